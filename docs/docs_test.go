@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // pages returns the text of every page, by name.
@@ -25,14 +27,10 @@ func pages(t *testing.T) map[string]string {
 		"../adapters/*/README.md", "../cmd/*/README.md", "../otel/README.md",
 	} {
 		names, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		for _, name := range names {
 			text, err := os.ReadFile(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoErr(t, err)
 			texts[filepath.ToSlash(name)] = string(text)
 		}
 	}
@@ -59,9 +57,7 @@ func trimmed(code string) string {
 // a test calls, also runs. If a module has an example_test.go, a block in the module's README must come from that file.
 func TestCodeIsFromExamples(t *testing.T) {
 	quickstart, err := os.ReadFile("../examples/quickstart/main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoErr(t, err)
 	bodies := []string{trimmed(string(quickstart))}
 	for _, name := range []string{"examples_test.go", "peers_test.go", "shedlock_test.go", "nolock_test.go"} {
 		bodies = append(bodies, functions(t, name)...)
@@ -72,9 +68,7 @@ func TestCodeIsFromExamples(t *testing.T) {
 	}
 	for _, name := range recipes {
 		source, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		bodies = append(bodies, trimmed(string(source)))
 	}
 	block := regexp.MustCompile("(?s)```go\n(.*?)```")
@@ -105,14 +99,10 @@ func TestCodeIsFromExamples(t *testing.T) {
 func functions(t *testing.T, name string) []string {
 	t.Helper()
 	source, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoErr(t, err)
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, name, source, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoErr(t, err)
 	var bodies []string
 	for _, d := range file.Decls {
 		if fn, ok := d.(*ast.FuncDecl); ok {
@@ -132,9 +122,7 @@ func TestActionsAreCommits(t *testing.T) {
 	commit := regexp.MustCompile(`@[0-9a-f]{40} # v\d+\.\d+\.\d+$`)
 	for _, name := range names {
 		text, err := os.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); strings.Contains(line, "uses:") && !commit.MatchString(line) {
 				t.Errorf("%s: %q, want a commit and its version, such as @0123… # v1.2.3", name, line)
@@ -227,9 +215,7 @@ func texts(t *testing.T) string {
 			all.WriteString(strings.ReplaceAll(string(text), `\"`, `"`))
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 	}
 	return all.String()
 }

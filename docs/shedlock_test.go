@@ -10,6 +10,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // This is the code in coming-from.md for users of ShedLock.
@@ -47,42 +48,38 @@ func scheduledAtMost(ctx context.Context, locks *dsync.Session, task func(contex
 // it. The task may run for more than 5 minutes.
 func TestShedLockAtLeastFor(t *testing.T) {
 	for _, takes := range []time.Duration{time.Second, 30 * time.Minute} {
-		t.Run(takes.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := t.Context()
-				store := dsynctest.NewMemory()
-				a, b := process(store, "a"), process(store, "b")
-				defer a.Close(ctx)
-				defer b.Close(ctx)
-				began := time.Now()
-				done := make(chan error)
-				go func() {
-					done <- scheduled(ctx, a, func(ctx context.Context) error {
-						time.Sleep(takes)
-						return ctx.Err()
-					})
-				}()
-				synctest.Wait()
-				var again time.Time
-				for again.IsZero() {
-					if err := scheduled(ctx, b, func(context.Context) error { again = time.Now(); return nil }); err != nil {
-						t.Fatal(err)
+		testkit.InBubble(t, takes.String(), func(t *testing.T) {
+			ctx := t.Context()
+			store := dsynctest.NewMemory()
+			a, b := process(store, "a"), process(store, "b")
+			defer a.Close(ctx)
+			defer b.Close(ctx)
+			began := time.Now()
+			done := make(chan error)
+			go func() {
+				done <- scheduled(ctx, a, func(ctx context.Context) error {
+					time.Sleep(takes)
+					return ctx.Err()
+				})
+			}()
+			synctest.Wait()
+			var again time.Time
+			for again.IsZero() {
+				testkit.NoErr(t, scheduled(ctx, b, func(context.Context) error { again = time.Now(); return nil }))
+				time.Sleep(time.Second)
+				select {
+				case err := <-done:
+					if err != nil {
+						t.Error(err)
 					}
-					time.Sleep(time.Second)
-					select {
-					case err := <-done:
-						if err != nil {
-							t.Error(err)
-						}
-						done = nil
-					default:
-					}
+					done = nil
+				default:
 				}
-				least := max(takes, 5*time.Minute)
-				if after := again.Sub(began); after < least || after > least+2*time.Second {
-					t.Errorf("the task ran again after %v, want %v to 2 s more", after, least)
-				}
-			})
+			}
+			least := max(takes, 5*time.Minute)
+			if after := again.Sub(began); after < least || after > least+2*time.Second {
+				t.Errorf("the task ran again after %v, want %v to 2 s more", after, least)
+			}
 		})
 	}
 }
@@ -108,56 +105,50 @@ func TestShedLockTaskFails(t *testing.T) {
 // is still held until the end of its lease (lockAtMostFor, 14 minutes).
 func TestShedLockAtMostFor(t *testing.T) {
 	for name, dies := range map[string]bool{"too long": false, "dies": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx := t.Context()
-				store := dsynctest.NewMemory()
-				link := dsynctest.NewFaulty(store, nil)
-				defer link.Close()
-				a, err := dsync.New(link, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer a.Close(ctx)
-				b := process(store, "b")
-				defer b.Close(ctx)
-				began := time.Now()
-				var ended time.Time
-				done := make(chan error)
-				go func() {
-					done <- scheduledAtMost(ctx, a, func(ctx context.Context) error {
-						select {
-						case <-ctx.Done():
-						case <-time.After(time.Hour):
-						}
-						ended = time.Now()
-						return nil
-					})
-				}()
-				synctest.Wait()
-				if dies {
-					link.Cut()
-				}
-				var again time.Time
-				for again.IsZero() {
-					if err := scheduledAtMost(ctx, b, func(context.Context) error { again = time.Now(); return nil }); err != nil {
-						t.Fatal(err)
+		testkit.InBubble(t, name, func(t *testing.T) {
+			ctx := t.Context()
+			store := dsynctest.NewMemory()
+			link := dsynctest.NewFaulty(store, nil)
+			defer link.Close()
+			a, err := dsync.New(link, nil)
+			testkit.NoErr(t, err)
+			defer a.Close(ctx)
+			b := process(store, "b")
+			defer b.Close(ctx)
+			began := time.Now()
+			var ended time.Time
+			done := make(chan error)
+			go func() {
+				done <- scheduledAtMost(ctx, a, func(ctx context.Context) error {
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Hour):
 					}
-					time.Sleep(time.Second)
-				}
-				if dies {
-					link.Heal()
-				}
-				if err := <-done; !errors.Is(err, dsync.ErrLost) {
-					t.Errorf("the error is %v, want ErrLost", err)
-				}
-				if !ended.Before(again) {
-					t.Errorf("the task ended at %v, and began again at %v", ended, again)
-				}
-				if after := again.Sub(began); !dies && after > 14*time.Minute+2*time.Second || dies && (after < 14*time.Minute || after > 14*time.Minute+2*time.Second) {
-					t.Errorf("the task ran again after %v, want 14 minutes if its process died, and no more otherwise", after)
-				}
-			})
+					ended = time.Now()
+					return nil
+				})
+			}()
+			synctest.Wait()
+			if dies {
+				link.Cut()
+			}
+			var again time.Time
+			for again.IsZero() {
+				testkit.NoErr(t, scheduledAtMost(ctx, b, func(context.Context) error { again = time.Now(); return nil }))
+				time.Sleep(time.Second)
+			}
+			if dies {
+				link.Heal()
+			}
+			if err := <-done; !errors.Is(err, dsync.ErrLost) {
+				t.Errorf("the error is %v, want ErrLost", err)
+			}
+			if !ended.Before(again) {
+				t.Errorf("the task ended at %v, and began again at %v", ended, again)
+			}
+			if after := again.Sub(began); !dies && after > 14*time.Minute+2*time.Second || dies && (after < 14*time.Minute || after > 14*time.Minute+2*time.Second) {
+				t.Errorf("the task ran again after %v, want 14 minutes if its process died, and no more otherwise", after)
+			}
 		})
 	}
 }

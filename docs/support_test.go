@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // support.md lists the servers that the tests ran on. For each of these servers it has a link to a log that names the
@@ -49,9 +51,7 @@ func TestDoctorKnowsTheServersRunLive(t *testing.T) {
 		want = append(want, m[1])
 	}
 	source, err := os.ReadFile("../cmd/leasehold/doctor_checks.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoErr(t, err)
 	list := regexp.MustCompile(`func runLive\(\).*return \[\]string\{(.*)\} \}`).FindStringSubmatch(string(source))
 	if list == nil {
 		t.Fatal("doctor_checks.go has no function runLive")
@@ -72,9 +72,7 @@ func TestDoctorKnowsTheServersRunLive(t *testing.T) {
 func TestModulesAreListed(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile(filepath.Join("..", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		return string(text)
 	}
 	var modules []string

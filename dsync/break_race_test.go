@@ -17,63 +17,59 @@ import (
 // requests the key again, at the end of the queue; a TryHold may fail with ErrHeld instead.
 func TestBreakOfAGrantUnderWay(t *testing.T) {
 	for _, try := range []bool{false, true} {
-		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				faulty := newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
-					if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
-						f.ReplyDelay = time.Second
-					}
-					return f
-				})
-				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
-				lock(t, a.Mutex("warm"))
-				time.Sleep(time.Second)
-				var lost atomic.Int64
-				a.AddHooks(&dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }})
-				mu := a.Mutex("k")
-				acquire := mu.Hold
-				if try {
-					acquire = mu.TryHold
+		inBubble(t, fmt.Sprint("try ", try), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			faulty := newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+				if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+					f.ReplyDelay = time.Second
 				}
-				began := time.Now()
-				var h *dsync.Hold
-				locked := async(func() error { return into(&h, acquire)(background) })
-				time.Sleep(5 * time.Millisecond)
-				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
-					t.Fatalf("holders are %v, want only the session that has sent the Acquire", h)
-				}
-				if err := admin.New(b).Break(background, "k"); err != nil {
-					t.Fatal(err)
-				}
-				// The process gives up the grant as soon as it learns of it. There is no grace, because nobody held the
-				// key.
-				if d := time.Since(began); d > 1100*time.Millisecond {
-					t.Errorf("Break returned after %v, want at most 1.1s", d)
-				}
-				if next := b.Mutex("k"); next.TryLock() {
-					time.Sleep(time.Second)
-					if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != b.ID() {
-						t.Errorf("holders are %v, want only the session that called Break", h)
-					}
-					next.Unlock()
-				}
-				e := <-locked
-				switch {
-				case try && e.err != nil:
-					wantErr(t, "TryHold", e.err, dsync.ErrHeld)
-				case e.err != nil:
-					t.Errorf("Hold: %v", e.err)
-				case isClosed(h.Lost()):
-					t.Error("the hold that was granted after the Break is lost")
-				default:
-					h.Release(background)
-				}
-				time.Sleep(ttl)
-				if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
-					t.Errorf("at the end there are the holders %v and %d revocations, and %d losses were reported; want none of these", h, n, lost.Load())
-				}
+				return f
 			})
+			a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+			lock(t, a.Mutex("warm"))
+			time.Sleep(time.Second)
+			var lost atomic.Int64
+			a.AddHooks(&dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }})
+			mu := a.Mutex("k")
+			acquire := mu.Hold
+			if try {
+				acquire = mu.TryHold
+			}
+			began := time.Now()
+			var h *dsync.Hold
+			locked := async(func() error { return into(&h, acquire)(background) })
+			time.Sleep(5 * time.Millisecond)
+			if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != a.ID() {
+				t.Fatalf("holders are %v, want only the session that has sent the Acquire", h)
+			}
+			noErr(t, admin.New(b).Break(background, "k"))
+			// The process gives up the grant as soon as it learns of it. There is no grace, because nobody held the
+			// key.
+			if d := time.Since(began); d > 1100*time.Millisecond {
+				t.Errorf("Break returned after %v, want at most 1.1s", d)
+			}
+			if next := b.Mutex("k"); next.TryLock() {
+				time.Sleep(time.Second)
+				if h := holders(t, store, "k"); len(h) != 1 || h[0].Session != b.ID() {
+					t.Errorf("holders are %v, want only the session that called Break", h)
+				}
+				next.Unlock()
+			}
+			e := <-locked
+			switch {
+			case try && e.err != nil:
+				wantErr(t, "TryHold", e.err, dsync.ErrHeld)
+			case e.err != nil:
+				t.Errorf("Hold: %v", e.err)
+			case isClosed(h.Lost()):
+				t.Error("the hold that was granted after the Break is lost")
+			default:
+				h.Release(background)
+			}
+			time.Sleep(ttl)
+			if h, n := holders(t, store, "k"), revocations(t, store, a.ID()); len(h) != 0 || n != 0 || lost.Load() != 0 {
+				t.Errorf("at the end there are the holders %v and %d revocations, and %d losses were reported; want none of these", h, n, lost.Load())
+			}
 		})
 	}
 }
@@ -82,49 +78,47 @@ func TestBreakOfAGrantUnderWay(t *testing.T) {
 // notifies the next holder and waits for its grace and its release.
 func TestBreakOfAHoldBeingReleased(t *testing.T) {
 	for _, handed := range []bool{false, true} {
-		t.Run(fmt.Sprint("handed off ", handed), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Method == dsynctest.MethodRelease {
-						return dsynctest.Fault{Delay: time.Second}
-					}
-					return dsynctest.Fault{}
-				})
-				a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
-				lock(t, b.Mutex("warm"))
-				mu, other := a.Mutex("k"), a.Mutex("k")
-				lock(t, mu)
-				var second <-chan ended
-				var next *dsync.Hold
-				if handed {
-					second = async(func() error { return into(&next, other.Hold)(background) })
-					synctest.Wait()
+		inBubble(t, fmt.Sprint("handed off ", handed), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method == dsynctest.MethodRelease {
+					return dsynctest.Fault{Delay: time.Second}
 				}
-				go mu.Unlock()
-				synctest.Wait()
-				began := time.Now()
-				broken := breakKey(b)
-				want := time.Second
-				if handed {
-					<-second
-					lost := closedAt(next.Lost())
-					if d := (<-lost).Sub(began); d > 0 {
-						t.Errorf("the next holder was notified after %v", d)
-					}
-					want += grace
-				}
-				if e := <-broken; e.err != nil || e.at.Sub(began) != want {
-					t.Errorf("Break: %v after %v, want %v", e.err, e.at.Sub(began), want)
-				}
-				if handed {
-					wantErr(t, "unlock", next.Release(background), dsync.ErrRevoked)
-				}
-				time.Sleep(ttl)
-				if n := revocations(t, store, a.ID()); n != 0 {
-					t.Errorf("%d revocations are left", n)
-				}
+				return dsynctest.Fault{}
 			})
+			a, b := newSession(t, faulty, &dsync.Options{AlwaysListen: true}), newSession(t, store, nil)
+			lock(t, b.Mutex("warm"))
+			mu, other := a.Mutex("k"), a.Mutex("k")
+			lock(t, mu)
+			var second <-chan ended
+			var next *dsync.Hold
+			if handed {
+				second = async(func() error { return into(&next, other.Hold)(background) })
+				synctest.Wait()
+			}
+			go mu.Unlock()
+			synctest.Wait()
+			began := time.Now()
+			broken := breakKey(b)
+			want := time.Second
+			if handed {
+				<-second
+				lost := closedAt(next.Lost())
+				if d := (<-lost).Sub(began); d > 0 {
+					t.Errorf("the next holder was notified after %v", d)
+				}
+				want += grace
+			}
+			if e := <-broken; e.err != nil || e.at.Sub(began) != want {
+				t.Errorf("Break: %v after %v, want %v", e.err, e.at.Sub(began), want)
+			}
+			if handed {
+				wantErr(t, "unlock", next.Release(background), dsync.ErrRevoked)
+			}
+			time.Sleep(ttl)
+			if n := revocations(t, store, a.ID()); n != 0 {
+				t.Errorf("%d revocations are left", n)
+			}
 		})
 	}
 }
@@ -172,9 +166,7 @@ func TestBreakInTheSameProcess(t *testing.T) {
 		synctest.Wait()
 		elsewhere := waitAt(t, store, "k", 1, later.LockContext, background)
 		began := time.Now()
-		if err := admin.New(s).Break(background, "k"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, admin.New(s).Break(background, "k"))
 		if d := time.Since(began); d != grace {
 			t.Errorf("Break of a hold in this process that was not unlocked took %v, want the grace of %v", d, grace)
 		}
@@ -249,9 +241,7 @@ func TestBreakOfSeveralReaders(t *testing.T) {
 		if e.err != nil {
 			t.Fatal(e.err)
 		}
-		if err := <-waits; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-waits)
 		if d := time.Since(began); d < ttl || d > ttl+20*time.Millisecond {
 			t.Errorf("Break returned after %v, want as soon as the session that was cut off had lapsed", d)
 		}

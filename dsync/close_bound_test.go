@@ -63,9 +63,7 @@ var shutdowns = []shutdown{
 		cancel()
 		for _, key := range keys(640) {
 			l, err := s.Mutex(key).Lease(background, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer l.Release(ended) // the release goes on in the background
 		}
 		cut()
@@ -89,32 +87,30 @@ func TestCloseOnASilentStore_B39(t *testing.T) {
 			if testing.Short() && down.name == "10,000 holds" && wait > 0 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s, ctx ends after %v", down.name, wait), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					memory := dsynctest.NewMemory()
-					other := newSession(t, memory, nil)
-					lock(t, other.Mutex("held by another"))
-					f := newFaulty(t, memory, nil)
-					s := newSession(t, f, &dsync.Options{TTL: 30 * time.Second})
-					held := down.hold(t, s, f.Cut)
-					ctx, cancel := context.WithTimeout(background, wait)
-					defer cancel()
-					began := time.Now()
-					err := s.Close(ctx)
-					took := time.Since(began)
-					most := s.Options().Grace + bound
-					if wait < most {
-						most = wait + bound
-					}
-					if took > most {
-						t.Errorf("Close took %v, want at most %v", took, most)
-					}
-					wantErr(t, "Close", err, dsync.ErrNotUnregistered, context.DeadlineExceeded)
-					wantNotReleased(t, err, held)
-					if again := s.Close(background); again != err {
-						t.Errorf("a second Close: %v, want the first one's error", again)
-					}
-				})
+			inBubble(t, fmt.Sprintf("%s, ctx ends after %v", down.name, wait), func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				other := newSession(t, memory, nil)
+				lock(t, other.Mutex("held by another"))
+				f := newFaulty(t, memory, nil)
+				s := newSession(t, f, &dsync.Options{TTL: 30 * time.Second})
+				held := down.hold(t, s, f.Cut)
+				ctx, cancel := context.WithTimeout(background, wait)
+				defer cancel()
+				began := time.Now()
+				err := s.Close(ctx)
+				took := time.Since(began)
+				most := s.Options().Grace + bound
+				if wait < most {
+					most = wait + bound
+				}
+				if took > most {
+					t.Errorf("Close took %v, want at most %v", took, most)
+				}
+				wantErr(t, "Close", err, dsync.ErrNotUnregistered, context.DeadlineExceeded)
+				wantNotReleased(t, err, held)
+				if again := s.Close(background); again != err {
+					t.Errorf("a second Close: %v, want the first one's error", again)
+				}
 			})
 		}
 	}
@@ -189,35 +185,31 @@ func TestWhatCloseSays_B39(t *testing.T) {
 		{"the release of a lease has no answer", true, true, dsynctest.MethodRelease, true, []string{"k"}},
 		{"a lease is held", true, false, "none", false, nil},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				s := newSession(t, newFaulty(t, memory, lose(tt.lost)), nil)
-				ended, cancel := context.WithCancel(background)
-				cancel()
-				if tt.lease {
-					l, err := s.Mutex("k").Lease(background, time.Hour)
-					if err != nil {
-						t.Fatal(err)
-					}
-					if tt.unlock {
-						l.Release(ended)
-					}
-				} else {
-					h := take(t, s.Mutex("k").Hold)
-					if tt.unlock {
-						h.Release(ended)
-					}
+		inBubble(t, tt.name, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			s := newSession(t, newFaulty(t, memory, lose(tt.lost)), nil)
+			ended, cancel := context.WithCancel(background)
+			cancel()
+			if tt.lease {
+				l, err := s.Mutex("k").Lease(background, time.Hour)
+				noErr(t, err)
+				if tt.unlock {
+					l.Release(ended)
 				}
-				err := s.Close(ended)
-				if errors.Is(err, dsync.ErrNotUnregistered) != tt.listed {
-					t.Errorf("Close: %v, want it to report that the session stays registered: %t", err, tt.listed)
+			} else {
+				h := take(t, s.Mutex("k").Hold)
+				if tt.unlock {
+					h.Release(ended)
 				}
-				wantNotReleased(t, err, tt.unheard)
-				if err != nil && !tt.listed && tt.unheard == nil {
-					t.Errorf("Close: %v", err)
-				}
-			})
+			}
+			err := s.Close(ended)
+			if errors.Is(err, dsync.ErrNotUnregistered) != tt.listed {
+				t.Errorf("Close: %v, want it to report that the session stays registered: %t", err, tt.listed)
+			}
+			wantNotReleased(t, err, tt.unheard)
+			if err != nil && !tt.listed && tt.unheard == nil {
+				t.Errorf("Close: %v", err)
+			}
 		})
 	}
 }
@@ -252,9 +244,7 @@ func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, nil)
 		l, err := s.Mutex("k").Lease(background, time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		began := time.Now()
 		f.Cut()
 		released := make(chan error, 1)

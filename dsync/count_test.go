@@ -39,34 +39,32 @@ func TestUncontendedLockCost(t *testing.T) {
 func TestHeldLocksCost(t *testing.T) {
 	testkit.Large(t)
 	for _, locks := range []int{0, 1, 10_000} {
-		t.Run(fmt.Sprint(locks), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				s := newSession(t, store, nil)
-				var held []*dsync.Mutex
-				for i := range locks {
-					mu := s.Mutex(fmt.Sprint(i))
-					mu.Lock()
-					held = append(held, mu)
+		inBubble(t, fmt.Sprint(locks), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			var held []*dsync.Mutex
+			for i := range locks {
+				mu := s.Mutex(fmt.Sprint(i))
+				mu.Lock()
+				held = append(held, mu)
+			}
+			turn(s.Mutex("not held"))
+			time.Sleep(2 * ttl) // until the session has begun or stopped listening
+			before := store.Counts()
+			const periods = 100
+			time.Sleep(periods * ttl / 3)
+			d := store.Counts().Since(before)
+			beats := d.Commands[dsynctest.MethodHeartbeat]
+			total := beats * (1 + min(1, locks))
+			if d.Total() != total || d.Writes != beats || beats < periods*9/10 || beats > periods*11/10+1 {
+				t.Errorf("in %d periods: %v commands and %d writes, want one heartbeat per period, and as many reads if anything is held", periods, d.Commands, d.Writes)
+			}
+			for _, mu := range held {
+				if isClosed(mu.Lost()) {
+					t.Fatal("a hold was lost")
 				}
-				turn(s.Mutex("not held"))
-				time.Sleep(2 * ttl) // until the session has begun or stopped listening
-				before := store.Counts()
-				const periods = 100
-				time.Sleep(periods * ttl / 3)
-				d := store.Counts().Since(before)
-				beats := d.Commands[dsynctest.MethodHeartbeat]
-				total := beats * (1 + min(1, locks))
-				if d.Total() != total || d.Writes != beats || beats < periods*9/10 || beats > periods*11/10+1 {
-					t.Errorf("in %d periods: %v commands and %d writes, want one heartbeat per period, and as many reads if anything is held", periods, d.Commands, d.Writes)
-				}
-				for _, mu := range held {
-					if isClosed(mu.Lost()) {
-						t.Fatal("a hold was lost")
-					}
-					mu.Unlock()
-				}
-			})
+				mu.Unlock()
+			}
 		})
 	}
 }
@@ -158,27 +156,25 @@ func (s *repeatStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, e
 // Promise 7: after a waiter has joined the queue, its wait writes nothing.
 func TestWaitingWritesNothing(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				held := newSession(t, store, nil).Mutex("k")
-				lock(t, held)
-				var wg sync.WaitGroup
-				for range 10 {
-					mu := newSession(t, store, nil).Mutex("k")
-					wg.Go(func() { turn(mu) })
-				}
-				time.Sleep(time.Second)
-				before := store.Counts()
-				time.Sleep(10 * ttl)
-				d := store.Counts().Since(before)
-				if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
-					t.Errorf("%d writes while 10 sessions wait, but only %d heartbeats", d.Writes, n)
-				}
-				held.Unlock()
-				wg.Wait()
-			})
+		inBubble(t, fmt.Sprint("polling ", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			held := newSession(t, store, nil).Mutex("k")
+			lock(t, held)
+			var wg sync.WaitGroup
+			for range 10 {
+				mu := newSession(t, store, nil).Mutex("k")
+				wg.Go(func() { turn(mu) })
+			}
+			time.Sleep(time.Second)
+			before := store.Counts()
+			time.Sleep(10 * ttl)
+			d := store.Counts().Since(before)
+			if n := d.Commands[dsynctest.MethodHeartbeat]; d.Writes != n {
+				t.Errorf("%d writes while 10 sessions wait, but only %d heartbeats", d.Writes, n)
+			}
+			held.Unlock()
+			wg.Wait()
 		})
 	}
 }
@@ -227,24 +223,22 @@ func TestReleaseWakesOne(t *testing.T) {
 // Promise 5: a waiter that misses a notice still gets its lock, but later.
 func TestLostNoticesCostNoProgress(t *testing.T) {
 	for _, ready := range []bool{false, true} { // whether the listener reports that it is ready
-		t.Run(fmt.Sprint("ready ", ready), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				deaf := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-					return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodNotice && (r.Claim != "" || !ready)}
-				})
-				held, waits := newSession(t, memory, nil).Mutex("k"), newSession(t, deaf, nil).Mutex("k")
-				for range 20 {
-					lock(t, held)
-					time.AfterFunc(3*time.Second, held.Unlock)
-					start := time.Now()
-					lock(t, waits)
-					if d := time.Since(start); d > 3*time.Second+ttl*12/10 {
-						t.Errorf("waited %v for a lock that was free after 3s", d)
-					}
-					waits.Unlock()
-				}
+		inBubble(t, fmt.Sprint("ready ", ready), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			deaf := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodNotice && (r.Claim != "" || !ready)}
 			})
+			held, waits := newSession(t, memory, nil).Mutex("k"), newSession(t, deaf, nil).Mutex("k")
+			for range 20 {
+				lock(t, held)
+				time.AfterFunc(3*time.Second, held.Unlock)
+				start := time.Now()
+				lock(t, waits)
+				if d := time.Since(start); d > 3*time.Second+ttl*12/10 {
+					t.Errorf("waited %v for a lock that was free after 3s", d)
+				}
+				waits.Unlock()
+			}
 		})
 	}
 }

@@ -259,16 +259,14 @@ func TestNoDeadlockWhereThereIsNone(t *testing.T) {
 			y.Unlock()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newStuckFleet(t, dsynctest.NewMemory())
-				begin(f)
-				time.Sleep(10 * time.Minute)
-				f.want("after ten minutes")
-				if got, err := admin.New(f.of("a")).Deadlocks(background, ""); name != "singletons" && (len(got) > 0 || err != nil) {
-					t.Errorf("Deadlocks: %v, %v", got, err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			f := newStuckFleet(t, dsynctest.NewMemory())
+			begin(f)
+			time.Sleep(10 * time.Minute)
+			f.want("after ten minutes")
+			if got, err := admin.New(f.of("a")).Deadlocks(background, ""); name != "singletons" && (len(got) > 0 || err != nil) {
+				t.Errorf("Deadlocks: %v, %v", got, err)
+			}
 		})
 	}
 }
@@ -331,9 +329,7 @@ func TestForceIsInNoDeadlock(t *testing.T) {
 		faulty.Cut()
 		start := time.Now()
 		lock(t, f.of("a").Mutex("warm"))
-		if err := errOf(f.of("a").Mutex("y").ForceHold(background)); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errOf(f.of("a").Mutex("y").ForceHold(background)))
 		if d := time.Since(start); d < 9*time.Second {
 			t.Errorf("ForceHold waited for only %v, want long enough for a search", d)
 		}
@@ -463,49 +459,47 @@ func TestLookIsRepeatedUntilItIsAnswered(t *testing.T) {
 func TestLingerIsNoDeadlock(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, inUse := range []bool{false, true} {
-			t.Run(fmt.Sprintf("polling %t, in use %t", polling, inUse), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					began := time.Now()
-					var mu sync.Mutex
-					told := make(map[string]time.Duration)
-					start := func(name string, linger time.Duration) *dsync.Session {
-						return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
-							Deadlock: func(_, _ []string) {
-								mu.Lock()
-								defer mu.Unlock()
-								told[name] = time.Since(began)
-							},
-						}})
-					}
-					a, b := start("a", 2*time.Minute), start("b", 0)
-					ctx, cancel := context.WithTimeout(background, 130*time.Minute)
-					defer cancel()
-					x := a.Mutex("x")
-					lock(t, x)
-					if !inUse {
-						x.Unlock()
-					}
-					y := b.Mutex("y")
-					lock(t, y)
-					done := make(chan error)
-					go func() {
-						err := b.Mutex("x").LockContext(ctx)
-						y.Unlock()
-						done <- err
-					}()
-					time.Sleep(time.Second)
-					err := errors.Join(a.Mutex("y").LockContext(ctx), <-done)
-					synctest.Wait()
-					early, late := told["a"] > 0 && told["a"] < time.Minute, told["b"] > 0
-					if !inUse && (err != nil || len(told) > 0) {
-						t.Errorf("reports after %v; the waits ended with %v", told, err)
-					}
-					if inUse && (err == nil || !early || !late || polling != (told["b"] > time.Hour)) {
-						t.Errorf("reports after %v; the waits ended with %v", told, err)
-					}
-				})
+			inBubble(t, fmt.Sprintf("polling %t, in use %t", polling, inUse), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				began := time.Now()
+				var mu sync.Mutex
+				told := make(map[string]time.Duration)
+				start := func(name string, linger time.Duration) *dsync.Session {
+					return newSession(t, store, &dsync.Options{Name: name, Linger: linger, Hooks: &dsync.Hooks{
+						Deadlock: func(_, _ []string) {
+							mu.Lock()
+							defer mu.Unlock()
+							told[name] = time.Since(began)
+						},
+					}})
+				}
+				a, b := start("a", 2*time.Minute), start("b", 0)
+				ctx, cancel := context.WithTimeout(background, 130*time.Minute)
+				defer cancel()
+				x := a.Mutex("x")
+				lock(t, x)
+				if !inUse {
+					x.Unlock()
+				}
+				y := b.Mutex("y")
+				lock(t, y)
+				done := make(chan error)
+				go func() {
+					err := b.Mutex("x").LockContext(ctx)
+					y.Unlock()
+					done <- err
+				}()
+				time.Sleep(time.Second)
+				err := errors.Join(a.Mutex("y").LockContext(ctx), <-done)
+				synctest.Wait()
+				early, late := told["a"] > 0 && told["a"] < time.Minute, told["b"] > 0
+				if !inUse && (err != nil || len(told) > 0) {
+					t.Errorf("reports after %v; the waits ended with %v", told, err)
+				}
+				if inUse && (err == nil || !early || !late || polling != (told["b"] > time.Hour)) {
+					t.Errorf("reports after %v; the waits ended with %v", told, err)
+				}
 			})
 		}
 	}

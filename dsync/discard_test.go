@@ -42,9 +42,7 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 		{"RUnlock", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) { turn(s.RWMutex("k").RLocker()) }},
 		{"a lease's Release", always, dsync.Options{}, func(t *testing.T, s, _ *dsync.Session) {
 			l, err := s.Mutex("k").Lease(background, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := l.Release(background); err != nil {
 				t.Error(err)
 			}
@@ -82,22 +80,20 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 			}},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				s, other := newSession(t, again(t, memory, after, tc.of), &tc.opt), newSession(t, memory, nil)
-				if _, err := engine.Of(s).Register(background); err != nil {
-					t.Fatal(err)
-				}
-				tc.use(t, s, other)
-				time.Sleep(ttl)
-				for _, h := range holders(t, memory, "k") {
-					t.Errorf("the key is held by claim %s, which nobody owns", h.Claim)
-				}
-				if n := queueLength(t, memory, "k"); n > 0 {
-					t.Errorf("%d claims are left in the queue", n)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			s, other := newSession(t, again(t, memory, after, tc.of), &tc.opt), newSession(t, memory, nil)
+			if _, err := engine.Of(s).Register(background); err != nil {
+				t.Fatal(err)
+			}
+			tc.use(t, s, other)
+			time.Sleep(ttl)
+			for _, h := range holders(t, memory, "k") {
+				t.Errorf("the key is held by claim %s, which nobody owns", h.Claim)
+			}
+			if n := queueLength(t, memory, "k"); n > 0 {
+				t.Errorf("%d claims are left in the queue", n)
+			}
 		})
 	}
 }
@@ -285,20 +281,18 @@ func (r refuser) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 // (B40)
 func TestCommandRefusedOnce(t *testing.T) {
 	for _, method := range []string{"Acquire", "Release", "Discard", "Heartbeat"} {
-		t.Run(method, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := refuser{dsynctest.NewMemory(), method, "", new(atomic.Int64)}
-				s, other := newSession(t, store, nil), newSession(t, store, nil)
-				held := s.Mutex("k")
-				lock(t, held)
-				store.left.Store(1)
-				ctx, cancel := context.WithTimeout(background, time.Second)
-				s.Mutex("another").LockContext(ctx) // in the case of Acquire, this request is refused
-				cancel()
-				held.Unlock()
-				store.FailOver()
-				wantFreeSoon(t, other, "k")
-			})
+		inBubble(t, method, func(t *testing.T) {
+			store := refuser{dsynctest.NewMemory(), method, "", new(atomic.Int64)}
+			s, other := newSession(t, store, nil), newSession(t, store, nil)
+			held := s.Mutex("k")
+			lock(t, held)
+			store.left.Store(1)
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			s.Mutex("another").LockContext(ctx) // in the case of Acquire, this request is refused
+			cancel()
+			held.Unlock()
+			store.FailOver()
+			wantFreeSoon(t, other, "k")
 		})
 	}
 }

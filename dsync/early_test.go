@@ -33,22 +33,20 @@ func TestUndoneUnlock(t *testing.T) {
 			m.Release(1)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := finalStore{dsynctest.NewMemory()}
-				s := newSession(t, store, nil)
-				unlock(s)
-				store.FailOver()
-				if h := holders(t, store, "k"); len(h) != 1 {
-					t.Fatalf("the key is held by %v, want the undone claim", h)
-				}
-				began := time.Now()
-				eventuallyFree(t, store, s)
-				if took := time.Since(began); took > 11*time.Second {
-					t.Errorf("the key was free only after %v, want within 11 s", took)
-				}
-				unlock(newSession(t, store, nil))
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := finalStore{dsynctest.NewMemory()}
+			s := newSession(t, store, nil)
+			unlock(s)
+			store.FailOver()
+			if h := holders(t, store, "k"); len(h) != 1 {
+				t.Fatalf("the key is held by %v, want the undone claim", h)
+			}
+			began := time.Now()
+			eventuallyFree(t, store, s)
+			if took := time.Since(began); took > 11*time.Second {
+				t.Errorf("the key was free only after %v, want within 11 s", took)
+			}
+			unlock(newSession(t, store, nil))
 		})
 	}
 }
@@ -58,43 +56,41 @@ func TestUndoneUnlock(t *testing.T) {
 // discards it again.
 func TestUndoneUnlockEndsWithTheHeartbeat(t *testing.T) {
 	for _, copies := range []bool{false, true} {
-		t.Run(fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory() // this store never sets State.Final
-				store := &firstJoin{Store: memory}
-				beats := make(chan struct{}, 1)
-				opt := &dsync.Options{Retention: -1, Hooks: &dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
-					select {
-					case beats <- struct{}{}:
-					default:
-					}
-				}}}
-				s, other := newSession(t, store, opt), newSession(t, memory, nil)
-				if _, err := engine.Of(s).Register(background); err != nil {
-					t.Fatal(err)
+		inBubble(t, fmt.Sprint("a copy comes: ", copies), func(t *testing.T) {
+			memory := dsynctest.NewMemory() // this store never sets State.Final
+			store := &firstJoin{Store: memory}
+			beats := make(chan struct{}, 1)
+			opt := &dsync.Options{Retention: -1, Hooks: &dsync.Hooks{Heartbeat: func(_, _ time.Duration, err error) {
+				select {
+				case beats <- struct{}{}:
+				default:
 				}
-				time.Sleep(ttl/3 - ttl/20) // shortly before the next heartbeat
-				turn(s.Mutex("k"))
-				memory.FailOver()
-				if h := holders(t, memory, "k"); len(h) != 1 {
-					t.Fatalf("the key is held by %v, want the undone claim", h)
+			}}}
+			s, other := newSession(t, store, opt), newSession(t, memory, nil)
+			if _, err := engine.Of(s).Register(background); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(ttl/3 - ttl/20) // shortly before the next heartbeat
+			turn(s.Mutex("k"))
+			memory.FailOver()
+			if h := holders(t, memory, "k"); len(h) != 1 {
+				t.Fatalf("the key is held by %v, want the undone claim", h)
+			}
+			<-beats
+			synctest.Wait()
+			wantFree(t, memory, "k")
+			if copies {
+				if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
+					t.Fatalf("the copy did not get the key: %v", err)
 				}
-				<-beats
-				synctest.Wait()
-				wantFree(t, memory, "k")
-				if copies {
-					if _, err := memory.Edit(background, *store.edit.Load()); err != nil || len(holders(t, memory, "k")) != 1 {
-						t.Fatalf("the copy did not get the key: %v", err)
-					}
-				}
-				began := time.Now()
-				mu := other.Mutex("k")
-				lock(t, mu)
-				if took := time.Since(began); took > ttl/2 {
-					t.Errorf("the key was free %v after the heartbeat", took)
-				}
-				mu.Unlock()
-			})
+			}
+			began := time.Now()
+			mu := other.Mutex("k")
+			lock(t, mu)
+			if took := time.Since(began); took > ttl/2 {
+				t.Errorf("the key was free %v after the heartbeat", took)
+			}
+			mu.Unlock()
 		})
 	}
 }
@@ -148,9 +144,7 @@ func TestUndoneUnlockAndAWaiter(t *testing.T) {
 			ctx, cancel := context.WithTimeout(background, 12*time.Second)
 			defer cancel()
 			n := next.Mutex("k")
-			if err := n.LockContext(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, n.LockContext(ctx))
 			if n.Token() <= first {
 				t.Errorf("the token is %d, want more than %d", n.Token(), first)
 			}
@@ -179,9 +173,7 @@ func TestCommittedUnlock(t *testing.T) {
 		},
 		"Lease": func(t *testing.T, s *dsync.Session) {
 			l, err := s.Mutex("k").Lease(background, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := l.Release(background); err != nil {
 				t.Error(err)
 			}
@@ -190,18 +182,16 @@ func TestCommittedUnlock(t *testing.T) {
 			s.Once("k").Do(background, func(context.Context) error { return context.Canceled })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := finalStore{dsynctest.NewMemory()}
-				s := newSession(t, store, nil)
-				unlock(t, s)
-				synctest.Wait()
-				before := holders(t, store, "k")
-				store.FailOver()
-				if after := holders(t, store, "k"); len(after) > len(before) {
-					t.Errorf("the key is held by %v after the fail-over, and by %v before", after, before)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := finalStore{dsynctest.NewMemory()}
+			s := newSession(t, store, nil)
+			unlock(t, s)
+			synctest.Wait()
+			before := holders(t, store, "k")
+			store.FailOver()
+			if after := holders(t, store, "k"); len(after) > len(before) {
+				t.Errorf("the key is held by %v after the fail-over, and by %v before", after, before)
+			}
 		})
 	}
 }

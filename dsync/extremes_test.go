@@ -57,12 +57,8 @@ func TestLongestDurations(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
 		l, err := a.Mutex("lease").Lease(background, driver.MaxDuration)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := take(t, a.Mutex("kept").Hold).ReleaseAfter(background, driver.MaxDuration); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, take(t, a.Mutex("kept").Hold).ReleaseAfter(background, driver.MaxDuration))
 		time.Sleep(time.Hour)
 		for _, key := range []string{"lease", "kept"} {
 			wantErr(t, "TryHold of "+key, errOf(b.Mutex(key).TryHold(background)), dsync.ErrHeld)
@@ -105,9 +101,7 @@ func TestTryAllOfTheLargestSemaphore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil).Semaphore("k", math.MaxInt64), newSession(t, store, nil).Semaphore("k", math.MaxInt64)
-		if err := a.Acquire(background, 1); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Acquire(background, 1))
 		wantErr(t, "a try for all", errOf(b.TryHold(background, math.MaxInt64)), dsync.ErrHeld)
 		a.Release(1)
 		if !b.TryAcquire(math.MaxInt64) {

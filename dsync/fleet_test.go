@@ -28,9 +28,7 @@ func TestFleetOfTenThousand(t *testing.T) {
 		store := dsynctest.NewMemory()
 		open := func() *dsync.Session {
 			s, err := dsync.New(store, &dsync.Options{TTL: ttl, Retention: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return s
 		}
 		var before, after runtime.MemStats

@@ -149,9 +149,7 @@ func closedAt(c <-chan struct{}) <-chan time.Time {
 func revocations(t testing.TB, store driver.Store, session string) int {
 	t.Helper()
 	p, err := store.Heartbeat(background, session, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return len(p.Revoked)
 }
 

@@ -42,100 +42,98 @@ func TestForceNotifiesFirst(t *testing.T) {
 					if forces == "ForceHold" && p.force == nil {
 						continue
 					}
-					t.Run(fmt.Sprintf("%s of a %s, %s, stops %t", forces, p.name, notice.name, stops), func(t *testing.T) {
-						bubble(t, func(t *testing.T) {
-							store := dsynctest.NewMemory()
-							store.Polling = notice.polling
-							var hooked []dsync.HoldInfo
-							opt := notice.opt
-							opt.Hooks = &dsync.Hooks{Lost: func(l dsync.HoldInfo) { hooked = append(hooked, l) }}
-							a, b := newSession(t, store, &opt), newSession(t, store, nil)
-							other := newSession(t, store, nil).Mutex("other")
-							lock(t, other)
-							if notice.waits {
-								ctx, cancel := context.WithCancel(background)
-								w := waitAt(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
-								defer func() { cancel(); <-w }()
-							}
-							h := p.take(t, a)
-							time.Sleep(testkit.Draw(t).Below(ttl))
-							lost := closedAt(h.lost)
+					inBubble(t, fmt.Sprintf("%s of a %s, %s, stops %t", forces, p.name, notice.name, stops), func(t *testing.T) {
+						store := dsynctest.NewMemory()
+						store.Polling = notice.polling
+						var hooked []dsync.HoldInfo
+						opt := notice.opt
+						opt.Hooks = &dsync.Hooks{Lost: func(l dsync.HoldInfo) { hooked = append(hooked, l) }}
+						a, b := newSession(t, store, &opt), newSession(t, store, nil)
+						other := newSession(t, store, nil).Mutex("other")
+						lock(t, other)
+						if notice.waits {
+							ctx, cancel := context.WithCancel(background)
+							w := waitAt(t, store, "other", 1, a.Mutex("other").LockContext, ctx)
+							defer func() { cancel(); <-w }()
+						}
+						h := p.take(t, a)
+						time.Sleep(testkit.Draw(t).Below(ttl))
+						lost := closedAt(h.lost)
 
-							var next *holding
-							var won <-chan ended
-							began := time.Now()
-							if forces == "Break" {
-								won = async(func() (err error) {
-									ctx, cancel := context.WithTimeout(background, 5*time.Minute)
-									defer cancel()
-									get := p.hold
-									if p.name == "reader" { // another reader could hold the key at the same time
-										get = parties[2].hold
-									}
-									wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
-									time.Sleep(20 * time.Millisecond)
-									began = time.Now()
-									if err := admin.New(newSession(t, store, nil)).Break(ctx, "k"); err != nil {
-										return err
-									}
-									return (<-wait).err
-								})
-							} else {
-								won = async(func() (err error) { next, err = p.force(b)(background); return })
-							}
-
-							notified := <-lost
-							if d := notified.Sub(began); d > notice.soon {
-								t.Errorf("the holder was notified after %v, want within %v", d, notice.soon)
-							}
-							free := notified.Add(grace)
-							if stops {
-								free = notified.Add(grace / 3)
-								time.Sleep(grace / 3)
-								wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
-							}
-							w := <-won
-							if w.err != nil {
-								t.Fatal(w.err)
-							}
-							late := 10 * time.Millisecond
-							if notice.polling {
-								late = 600 * time.Millisecond
-							}
-							if d := w.at.Sub(free); d < 0 || d > late {
-								t.Errorf("the next holder got the key %v after it should have been free", d)
-							}
-							if isClosed(next.lost) {
-								t.Error("the next holder was notified as well")
-							}
-							if !stops {
-								wantErr(t, "late unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
-								if isClosed(next.lost) || len(holders(t, store, "k")) != 1 {
-									t.Error("the late unlock freed the next holder's hold")
+						var next *holding
+						var won <-chan ended
+						began := time.Now()
+						if forces == "Break" {
+							won = async(func() (err error) {
+								ctx, cancel := context.WithTimeout(background, 5*time.Minute)
+								defer cancel()
+								get := p.hold
+								if p.name == "reader" { // another reader could hold the key at the same time
+									get = parties[2].hold
 								}
+								wait := async(func() (err error) { next, err = get(context.WithoutCancel(ctx), b); return })
+								time.Sleep(20 * time.Millisecond)
+								began = time.Now()
+								if err := admin.New(newSession(t, store, nil)).Break(ctx, "k"); err != nil {
+									return err
+								}
+								return (<-wait).err
+							})
+						} else {
+							won = async(func() (err error) { next, err = p.force(b)(background); return })
+						}
+
+						notified := <-lost
+						if d := notified.Sub(began); d > notice.soon {
+							t.Errorf("the holder was notified after %v, want within %v", d, notice.soon)
+						}
+						free := notified.Add(grace)
+						if stops {
+							free = notified.Add(grace / 3)
+							time.Sleep(grace / 3)
+							wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
+						}
+						w := <-won
+						if w.err != nil {
+							t.Fatal(w.err)
+						}
+						late := 10 * time.Millisecond
+						if notice.polling {
+							late = 600 * time.Millisecond
+						}
+						if d := w.at.Sub(free); d < 0 || d > late {
+							t.Errorf("the next holder got the key %v after it should have been free", d)
+						}
+						if isClosed(next.lost) {
+							t.Error("the next holder was notified as well")
+						}
+						if !stops {
+							wantErr(t, "late unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
+							if isClosed(next.lost) || len(holders(t, store, "k")) != 1 {
+								t.Error("the late unlock freed the next holder's hold")
 							}
-							synctest.Wait()
-							if len(hooked) != 1 || hooked[0].Key != "k" || hooked[0].Token == 0 ||
-								!errors.Is(hooked[0].Cause, dsync.ErrLost) || !errors.Is(hooked[0].Cause, dsync.ErrRevoked) {
-								t.Errorf("Hooks.Lost was called with %+v, want one call with the key, a token and the revocation", hooked)
-							}
-							if err := next.done(); err != nil {
-								t.Errorf("unlock by the next holder: %v", err)
-							}
-							// The first holder's session continues, and no revocation is left.
+						}
+						synctest.Wait()
+						if len(hooked) != 1 || hooked[0].Key != "k" || hooked[0].Token == 0 ||
+							!errors.Is(hooked[0].Cause, dsync.ErrLost) || !errors.Is(hooked[0].Cause, dsync.ErrRevoked) {
+							t.Errorf("Hooks.Lost was called with %+v, want one call with the key, a token and the revocation", hooked)
+						}
+						if err := next.done(); err != nil {
+							t.Errorf("unlock by the next holder: %v", err)
+						}
+						// The first holder's session continues, and no revocation is left.
+						time.Sleep(ttl)
+						if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
+							t.Errorf("session %q has %d revocations; want a session that was not lost, without revocations", a.ID(), revocations(t, store, a.ID()))
+						}
+						if p.name != "once" { // the Once is sealed by now
+							again := p.take(t, a)
 							time.Sleep(ttl)
-							if a.ID() == "" || revocations(t, store, a.ID()) != 0 {
-								t.Errorf("session %q has %d revocations; want a session that was not lost, without revocations", a.ID(), revocations(t, store, a.ID()))
+							if isClosed(again.lost) {
+								t.Error("a later hold was notified as well")
 							}
-							if p.name != "once" { // the Once is sealed by now
-								again := p.take(t, a)
-								time.Sleep(ttl)
-								if isClosed(again.lost) {
-									t.Error("a later hold was notified as well")
-								}
-								again.done()
-							}
-						})
+							again.done()
+						}
 					})
 				}
 			}
@@ -147,44 +145,38 @@ func TestForceNotifiesFirst(t *testing.T) {
 func TestForceWaitsForAnUnreachableHolder(t *testing.T) {
 	for _, forces := range []string{"Break", "ForceHold"} {
 		for _, expired := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, known to have expired %t", forces, expired), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					faulty := newFaulty(t, store, nil)
-					a := newSession(t, faulty, &dsync.Options{AlwaysListen: true})
-					b := newSession(t, store, nil)
-					mu := a.Mutex("k")
-					lock(t, mu)
-					lock(t, a.Mutex("other"))
-					lost := closedAt(mu.Lost())
-					time.Sleep(testkit.Draw(t).Below(ttl))
-					faulty.Cut()
-					m, _, err := storecmd.Members(background, store, a.ID())
-					if err != nil {
-						t.Fatal(err)
+			inBubble(t, fmt.Sprintf("%s, known to have expired %t", forces, expired), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				faulty := newFaulty(t, store, nil)
+				a := newSession(t, faulty, &dsync.Options{AlwaysListen: true})
+				b := newSession(t, store, nil)
+				mu := a.Mutex("k")
+				lock(t, mu)
+				lock(t, a.Mutex("other"))
+				lost := closedAt(mu.Lost())
+				time.Sleep(testkit.Draw(t).Below(ttl))
+				faulty.Cut()
+				m, _, err := storecmd.Members(background, store, a.ID())
+				noErr(t, err)
+				lapses := m[0].LastHeartbeat.Add(ttl)
+				if expired { // b expires the session to get another key
+					lock(t, b.Mutex("other"))
+					lapses = time.Now()
+				}
+				if forces == "Break" {
+					noErr(t, admin.New(b).Break(background, "k"))
+					if err := errOf(b.Mutex("k").TryHold(background)); err != nil {
+						t.Errorf("after Break: %v", err)
 					}
-					lapses := m[0].LastHeartbeat.Add(ttl)
-					if expired { // b expires the session to get another key
-						lock(t, b.Mutex("other"))
-						lapses = time.Now()
-					}
-					if forces == "Break" {
-						if err := admin.New(b).Break(background, "k"); err != nil {
-							t.Fatal(err)
-						}
-						if err := errOf(b.Mutex("k").TryHold(background)); err != nil {
-							t.Errorf("after Break: %v", err)
-						}
-					} else if err := errOf(b.Mutex("k").ForceHold(background)); err != nil {
-						t.Fatal(err)
-					}
-					if d := time.Since(lapses); d < 0 || d > 20*time.Millisecond {
-						t.Errorf("the key was taken %v after the holder's session lapsed", d)
-					}
-					if d := time.Since(<-lost); d < grace {
-						t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
-					}
-				})
+				} else if err := errOf(b.Mutex("k").ForceHold(background)); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(lapses); d < 0 || d > 20*time.Millisecond {
+					t.Errorf("the key was taken %v after the holder's session lapsed", d)
+				}
+				if d := time.Since(<-lost); d < grace {
+					t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
+				}
 			})
 		}
 	}
@@ -230,9 +222,7 @@ func TestForceNeverTakesWithoutNotifying(t *testing.T) {
 				defer func() { <-broken }()
 			}
 			next, err := acquire(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			taken := time.Now()
 			synctest.Wait()
 			select {

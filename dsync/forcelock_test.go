@@ -86,54 +86,52 @@ func TestForceHoldTwice(t *testing.T) {
 		"in two processes that poll": {polling: true},
 		"in one process":             {here: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = setting.polling
-				held := newSession(t, store, &dsync.Options{AlwaysListen: true}).Mutex("k")
-				lock(t, held)
-				b := newSession(t, store, nil)
-				c := newSession(t, store, nil)
-				if setting.here {
-					c = b
-				}
-				var inside atomic.Int64
-				use := func(s *dsync.Session) <-chan ended {
-					mu := s.Mutex("k")
-					return async(func() error {
-						h, err := mu.ForceHold(background)
-						if err != nil {
-							return err
-						}
-						if inside.Add(1) != 1 {
-							t.Error("two callers of ForceHold hold the key at the same time")
-						}
-						<-h.Lost()
-						time.Sleep(grace / 2)
-						inside.Add(-1)
-						h.Release(background)
-						return nil
-					})
-				}
-				first := use(b)
-				time.Sleep(grace / 2)
-				second := use(c)
-				time.Sleep(grace)
-				held.Unlock()
-				time.Sleep(ttl)
-				// The hold that was granted first has been revoked and released. The other one lasts.
-				if len(first)+len(second) != 1 || inside.Load() != 1 {
-					t.Errorf("%d holds have ended and %d last, want 1 and 1", len(first)+len(second), inside.Load())
-				}
-				if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
-					t.Error(err)
-				}
-				for _, e := range []ended{<-first, <-second} {
-					if e.err != nil {
-						t.Error(e.err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = setting.polling
+			held := newSession(t, store, &dsync.Options{AlwaysListen: true}).Mutex("k")
+			lock(t, held)
+			b := newSession(t, store, nil)
+			c := newSession(t, store, nil)
+			if setting.here {
+				c = b
+			}
+			var inside atomic.Int64
+			use := func(s *dsync.Session) <-chan ended {
+				mu := s.Mutex("k")
+				return async(func() error {
+					h, err := mu.ForceHold(background)
+					if err != nil {
+						return err
 					}
+					if inside.Add(1) != 1 {
+						t.Error("two callers of ForceHold hold the key at the same time")
+					}
+					<-h.Lost()
+					time.Sleep(grace / 2)
+					inside.Add(-1)
+					h.Release(background)
+					return nil
+				})
+			}
+			first := use(b)
+			time.Sleep(grace / 2)
+			second := use(c)
+			time.Sleep(grace)
+			held.Unlock()
+			time.Sleep(ttl)
+			// The hold that was granted first has been revoked and released. The other one lasts.
+			if len(first)+len(second) != 1 || inside.Load() != 1 {
+				t.Errorf("%d holds have ended and %d last, want 1 and 1", len(first)+len(second), inside.Load())
+			}
+			if err := admin.New(newSession(t, store, nil)).Break(background, "k"); err != nil {
+				t.Error(err)
+			}
+			for _, e := range []ended{<-first, <-second} {
+				if e.err != nil {
+					t.Error(e.err)
 				}
-			})
+			}
 		})
 	}
 }
@@ -142,38 +140,36 @@ func TestForceHoldTwice(t *testing.T) {
 // or for a try. The waiter or try is notified like any other holder, so ForceHold does not wait forever.
 func TestForceHoldMeetsALocalGrant(t *testing.T) {
 	for _, try := range []bool{false, true} {
-		t.Run(fmt.Sprint("try ", try), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Key == "k" && (r.Method == dsynctest.MethodAcquire || r.Method == dsynctest.MethodNotice) {
-						return dsynctest.Fault{ReplyDelay: time.Second}
-					}
-					return dsynctest.Fault{}
-				})
-				s := newSession(t, faulty, nil)
-				lock(t, s.Mutex("warm"))
-				acquire := s.Mutex("k").Hold
-				if try {
-					acquire = s.Mutex("k").TryHold
+		inBubble(t, fmt.Sprint("try ", try), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			faulty := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Key == "k" && (r.Method == dsynctest.MethodAcquire || r.Method == dsynctest.MethodNotice) {
+					return dsynctest.Fault{ReplyDelay: time.Second}
 				}
-				var h, forced *dsync.Hold
-				locked := async(func() error { return into(&h, acquire)(background) })
-				time.Sleep(100 * time.Millisecond) // the key is granted; the reply is under way
-				won := async(func() error { return into(&forced, s.Mutex("k").ForceHold)(background) })
-				if e := <-locked; e.err != nil {
-					t.Fatal(e.err)
-				}
-				<-h.Lost()
-				time.Sleep(grace / 2)
-				if len(won) > 0 {
-					t.Error("ForceHold got the key before the Release")
-				}
-				wantErr(t, "release", h.Release(background), dsync.ErrRevoked)
-				if e := <-won; e.err != nil || isClosed(forced.Lost()) {
-					t.Error(e.err)
-				}
+				return dsynctest.Fault{}
 			})
+			s := newSession(t, faulty, nil)
+			lock(t, s.Mutex("warm"))
+			acquire := s.Mutex("k").Hold
+			if try {
+				acquire = s.Mutex("k").TryHold
+			}
+			var h, forced *dsync.Hold
+			locked := async(func() error { return into(&h, acquire)(background) })
+			time.Sleep(100 * time.Millisecond) // the key is granted; the reply is under way
+			won := async(func() error { return into(&forced, s.Mutex("k").ForceHold)(background) })
+			if e := <-locked; e.err != nil {
+				t.Fatal(e.err)
+			}
+			<-h.Lost()
+			time.Sleep(grace / 2)
+			if len(won) > 0 {
+				t.Error("ForceHold got the key before the Release")
+			}
+			wantErr(t, "release", h.Release(background), dsync.ErrRevoked)
+			if e := <-won; e.err != nil || isClosed(forced.Lost()) {
+				t.Error(e.err)
+			}
 		})
 	}
 }
@@ -286,43 +282,39 @@ func TestForceOfALingeringKey(t *testing.T) {
 		{"here, polled", true, true, 0},
 	} {
 		for _, forces := range []string{"Break", "ForceHold"} {
-			t.Run(forces+" "+test.name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = test.polling
-					var lost atomic.Int64
-					a := newSession(t, store, &dsync.Options{Linger: 5 * time.Minute, Hooks: &dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }}})
-					b := newSession(t, store, nil)
-					if test.here {
-						b = a
-					}
-					lock(t, b.Mutex("warm"))
-					makeLinger(a.Mutex("k"))
-					time.Sleep(time.Second)
-					if len(holders(t, store, "k")) != 1 {
-						t.Fatal("the key does not linger")
-					}
-					began := time.Now()
-					acquire := b.Mutex("k").ForceHold
-					if forces == "Break" {
-						if err := admin.New(b).Break(background, "k"); err != nil {
-							t.Fatal(err)
-						}
-						acquire = b.Mutex("k").TryHold
-					}
-					h := take(t, acquire)
-					most := test.most
-					if test.here && test.polling && forces == "Break" {
-						most = 600 * time.Millisecond
-					}
-					if d := time.Since(began); d > most {
-						t.Errorf("taking the lingering key took %v, want at most %v", d, most)
-					}
-					if isClosed(h.Lost()) || lost.Load() != 0 {
-						t.Errorf("%d losses were reported, or the new hold is lost", lost.Load())
-					}
-					h.Release(background)
-				})
+			inBubble(t, forces+" "+test.name, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = test.polling
+				var lost atomic.Int64
+				a := newSession(t, store, &dsync.Options{Linger: 5 * time.Minute, Hooks: &dsync.Hooks{Lost: func(dsync.HoldInfo) { lost.Add(1) }}})
+				b := newSession(t, store, nil)
+				if test.here {
+					b = a
+				}
+				lock(t, b.Mutex("warm"))
+				makeLinger(a.Mutex("k"))
+				time.Sleep(time.Second)
+				if len(holders(t, store, "k")) != 1 {
+					t.Fatal("the key does not linger")
+				}
+				began := time.Now()
+				acquire := b.Mutex("k").ForceHold
+				if forces == "Break" {
+					noErr(t, admin.New(b).Break(background, "k"))
+					acquire = b.Mutex("k").TryHold
+				}
+				h := take(t, acquire)
+				most := test.most
+				if test.here && test.polling && forces == "Break" {
+					most = 600 * time.Millisecond
+				}
+				if d := time.Since(began); d > most {
+					t.Errorf("taking the lingering key took %v, want at most %v", d, most)
+				}
+				if isClosed(h.Lost()) || lost.Load() != 0 {
+					t.Errorf("%d losses were reported, or the new hold is lost", lost.Load())
+				}
+				h.Release(background)
 			})
 		}
 	}
@@ -335,30 +327,28 @@ func TestForceHoldWaitsForALocalUnlock(t *testing.T) {
 		if p.force == nil || p.name == "lease" {
 			continue
 		}
-		t.Run(p.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				s := newSession(t, store, nil)
-				h := p.take(t, s)
-				var next *holding
-				won := async(func() (err error) { next, err = p.force(s)(background); return })
-				synctest.Wait()
-				if !isClosed(h.lost) {
-					t.Fatal("the holder was not notified at once")
-				}
-				time.Sleep(5 * ttl)
-				if len(won) > 0 {
-					t.Fatal("ForceHold got the key before the hold that it broke was released")
-				}
-				if n := len(holders(t, store, "k")); n != 0 {
-					t.Errorf("%d holders in the store after the grace", n)
-				}
-				wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
-				if e := <-won; e.err != nil || time.Since(e.at) > 0 {
-					t.Fatal(e.err)
-				}
-				next.done()
-			})
+		inBubble(t, p.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			h := p.take(t, s)
+			var next *holding
+			won := async(func() (err error) { next, err = p.force(s)(background); return })
+			synctest.Wait()
+			if !isClosed(h.lost) {
+				t.Fatal("the holder was not notified at once")
+			}
+			time.Sleep(5 * ttl)
+			if len(won) > 0 {
+				t.Fatal("ForceHold got the key before the hold that it broke was released")
+			}
+			if n := len(holders(t, store, "k")); n != 0 {
+				t.Errorf("%d holders in the store after the grace", n)
+			}
+			wantErr(t, "unlock", h.done(), dsync.ErrLost, dsync.ErrRevoked)
+			if e := <-won; e.err != nil || time.Since(e.at) > 0 {
+				t.Fatal(e.err)
+			}
+			next.done()
 		})
 	}
 }

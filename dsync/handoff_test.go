@@ -123,35 +123,33 @@ func TestHandOffIsBounded(t *testing.T) {
 		{"none", -1, 1},
 		{"by the token's room", hour, 1024},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				opt := &dsync.Options{}
-				opt.TTL, opt.HandOffTime = hour, c.turn
-				here, there := newSession(t, store, opt), newSession(t, store, nil)
-				var wg sync.WaitGroup
-				var holds, before int
-				for range 1100 {
-					wg.Go(func() {
-						mu := here.Mutex("k")
-						mu.Lock()
-						holds++
-						time.Sleep(10 * time.Millisecond)
-						mu.Unlock()
-					})
-				}
-				synctest.Wait()
+		inBubble(t, c.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			opt := &dsync.Options{}
+			opt.TTL, opt.HandOffTime = hour, c.turn
+			here, there := newSession(t, store, opt), newSession(t, store, nil)
+			var wg sync.WaitGroup
+			var holds, before int
+			for range 1100 {
 				wg.Go(func() {
-					mu := there.Mutex("k")
+					mu := here.Mutex("k")
 					mu.Lock()
-					before = holds
+					holds++
+					time.Sleep(10 * time.Millisecond)
 					mu.Unlock()
 				})
-				wg.Wait()
-				if before != c.want {
-					t.Errorf("the other process got the key after %d holds, want %d", before, c.want)
-				}
+			}
+			synctest.Wait()
+			wg.Go(func() {
+				mu := there.Mutex("k")
+				mu.Lock()
+				before = holds
+				mu.Unlock()
 			})
+			wg.Wait()
+			if before != c.want {
+				t.Errorf("the other process got the key after %d holds, want %d", before, c.want)
+			}
 		})
 	}
 }
@@ -291,9 +289,7 @@ func TestReplayedRequestsDoNotAffectHandOffs(t *testing.T) {
 			}
 			wg.Wait()
 			time.Sleep(ttl)
-			if err := f.Replay(background); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, f.Replay(background))
 			if h := holders(t, store, "k"); len(h) != 0 || queueLength(t, store, "k") != 0 {
 				t.Fatalf("a repeated request left the holders %v or a waiter", h)
 			}

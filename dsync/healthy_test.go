@@ -101,17 +101,15 @@ func TestHealthyWhenTheStoreIsNotNeeded(t *testing.T) {
 		},
 	}
 	for name, use := range uses {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s, f := cutOff(t)
-				use(t, s)
-				time.Sleep(time.Minute)
-				f.Cut()
-				for range 100 {
-					time.Sleep(time.Second)
-					wantHealthy(t, "cut off", s, nil)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s, f := cutOff(t)
+			use(t, s)
+			time.Sleep(time.Minute)
+			f.Cut()
+			for range 100 {
+				time.Sleep(time.Second)
+				wantHealthy(t, "cut off", s, nil)
+			}
 		})
 	}
 }
@@ -167,9 +165,7 @@ func TestStillInUseNamesFourKeys(t *testing.T) {
 		for _, key := range keys(6) {
 			all = append(all, take(t, s.Mutex(key).Hold))
 		}
-		if err := all[5].Progress(time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, all[5].Progress(time.Second))
 		time.Sleep(2 * time.Second)
 		f.Cut()
 		time.Sleep(2 * ttl)
@@ -211,9 +207,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 		"semaphore": func(t *testing.T, s *dsync.Session) func() {
 			sem := s.Semaphore("k", 3)
 			for _, n := range []int64{1, 2} {
-				if err := sem.Acquire(background, n); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, sem.Acquire(background, n))
 			}
 			return func() {
 				sem.Release(2)
@@ -228,9 +222,7 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 		},
 		"hold": func(t *testing.T, s *dsync.Session) func() {
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return func() { h.Release(background) }
 		},
 	}
@@ -248,30 +240,28 @@ func TestStillInUseUntilTheHolderIsDone(t *testing.T) {
 	}
 	for use, begin := range uses {
 		for loss, lose := range losses {
-			t.Run(use+"/"+loss, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					s, f := cutOff(t)
-					done := begin(t, s)
-					synctest.Wait()
-					lose(t, s, f)
-					for _, h := range engine.Of(s).Local().Holds {
-						if h.Lost == nil {
-							t.Errorf("Local does not report this hold as lost: %+v", h)
-						}
+			inBubble(t, use+"/"+loss, func(t *testing.T) {
+				s, f := cutOff(t)
+				done := begin(t, s)
+				synctest.Wait()
+				lose(t, s, f)
+				for _, h := range engine.Of(s).Local().Holds {
+					if h.Lost == nil {
+						t.Errorf("Local does not report this hold as lost: %+v", h)
 					}
-					time.Sleep(grace)
-					wantHealthy(t, "in the grace", s, nil)
-					time.Sleep(time.Millisecond)
-					wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
-					time.Sleep(time.Hour)
-					wantHealthy(t, "an hour later", s, dsync.ErrStillInUse)
-					done()
-					synctest.Wait()
-					wantHealthy(t, "when the holder is done", s, nil)
-					if l := engine.Of(s).Local(); len(l.Holds) != 0 {
-						t.Errorf("holds %+v, want none", l.Holds)
-					}
-				})
+				}
+				time.Sleep(grace)
+				wantHealthy(t, "in the grace", s, nil)
+				time.Sleep(time.Millisecond)
+				wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
+				time.Sleep(time.Hour)
+				wantHealthy(t, "an hour later", s, dsync.ErrStillInUse)
+				done()
+				synctest.Wait()
+				wantHealthy(t, "when the holder is done", s, nil)
+				if l := engine.Of(s).Local(); len(l.Holds) != 0 {
+					t.Errorf("holds %+v, want none", l.Holds)
+				}
 			})
 		}
 	}

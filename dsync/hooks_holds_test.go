@@ -97,9 +97,7 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 		}, ""}, // the hand-off or the cancellation may come first
 		{"semaphore in parts", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			sem := s.Semaphore("k", 5)
-			if err := sem.Acquire(background, 3); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, sem.Acquire(background, 3))
 			sem.Release(1)
 			time.Sleep(second)
 			sem.Release(2)
@@ -121,18 +119,14 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 		}, "granted, released 0s, granted, released 1s"},
 		{"hold", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			h.Release(background)
 			h.Release(background)
 			h.WindDown(context.Canceled)
 		}, "granted, released 0s"},
 		{"hold that its holder ends", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			time.Sleep(second)
 			h.WindDown(context.Canceled)
 			time.Sleep(grace / 2)
@@ -140,18 +134,14 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 		}, "granted, voluntary 1s"},
 		{"lease that is released", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			l, err := s.Mutex("k").Lease(background, time.Minute)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			time.Sleep(2 * second)
 			l.Release(background)
 			l.Release(background)
 		}, "granted, released 2s"},
 		{"lease that is over, as planned", func(t *testing.T, s *dsync.Session, _, _ func()) {
 			l, err := s.Mutex("k").Lease(background, 10*second)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			<-l.Lost()
 			l.Release(background)
 		}, "granted, voluntary " + lease.String()},
@@ -188,21 +178,19 @@ func TestHooksReportOneEndOfEachHold(t *testing.T) {
 		}, "granted, released 1s"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var got hookLog
-				faulty := newFaulty(t, dsynctest.NewMemory(), nil)
-				s := newSession(t, faulty, &dsync.Options{Hooks: got.hooks()})
-				tt.do(t, s, faulty.Cut, faulty.Heal)
-				synctest.Wait()
-				if events := strings.Join(got.events, ", "); tt.want != "" && events != tt.want {
-					t.Errorf("the hooks reported: %s\nwant: %s", events, tt.want)
-				}
-				grants := slices.DeleteFunc(slices.Clone(got.events), func(e string) bool { return e != "granted" })
-				if len(got.events) != 2*len(grants) {
-					t.Errorf("%d holds have %d ends: %q", len(grants), len(got.events)-len(grants), got.events)
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			var got hookLog
+			faulty := newFaulty(t, dsynctest.NewMemory(), nil)
+			s := newSession(t, faulty, &dsync.Options{Hooks: got.hooks()})
+			tt.do(t, s, faulty.Cut, faulty.Heal)
+			synctest.Wait()
+			if events := strings.Join(got.events, ", "); tt.want != "" && events != tt.want {
+				t.Errorf("the hooks reported: %s\nwant: %s", events, tt.want)
+			}
+			grants := slices.DeleteFunc(slices.Clone(got.events), func(e string) bool { return e != "granted" })
+			if len(got.events) != 2*len(grants) {
+				t.Errorf("%d holds have %d ends: %q", len(grants), len(got.events)-len(grants), got.events)
+			}
 		})
 	}
 }
@@ -260,15 +248,11 @@ func TestHooksGetTheContextWithTheGrant(t *testing.T) {
 		}
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: &dsync.Hooks{Granted: note, Released: note, Lost: note}})
 		h, err := s.Mutex("a").Hold(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		h.Lost() // now the hold has a context of its own
 		h.Release(background)
 		h, err = s.Mutex("b").Hold(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		s.Close(background)
 		h.Release(background)
 		synctest.Wait()

@@ -61,22 +61,14 @@ func newHostDir(t *testing.T) string {
 func startHolder(t *testing.T, store driver.Store, path, key string) (kill func()) {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cmd := exec.Command(self)
 	cmd.Env = append(os.Environ(), hostDirOfA+"="+path)
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, cmd.Start())
 	kill = sync.OnceFunc(func() { cmd.Process.Kill(); cmd.Wait(); in.Close() })
 	t.Cleanup(kill)
 	var mark string
@@ -184,9 +176,7 @@ func TestDeathElsewhere(t *testing.T) {
 func filesOf(t *testing.T, path string, store driver.Store, ids []string) (there []bool) {
 	t.Helper()
 	d, err := hostdir.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, id := range ids {
 		m, _, err := storecmd.Members(background, store, id)
 		if err != nil || len(m) != 1 || m[0].HostFile == "" {
@@ -219,9 +209,7 @@ func TestFileOfALostSession(t *testing.T) {
 		register := func() {
 			t.Helper()
 			id, err := engine.Of(s).Register(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			ids = append(ids, id)
 		}
 		want := func(when string, want ...bool) {
@@ -239,9 +227,7 @@ func TestFileOfALostSession(t *testing.T) {
 		lose()
 		register()
 		want("the first was lost more than a TTL ago", false, true, true)
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Close(background))
 		want("closed", false, true, false)
 	})
 }

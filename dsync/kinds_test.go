@@ -42,9 +42,7 @@ func part(n, size int64) taking {
 func taken(t testing.TB, s *dsync.Session, take taking) *holding {
 	t.Helper()
 	h, err := take(within(t), s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return h
 }
 
@@ -190,38 +188,34 @@ func TestCrashedHolderIsFollowedAtExpiry(t *testing.T) {
 		{"parts of a semaphore", []taking{part(1, 5), part(2, 5)}, part(2, 5), part(3, 5)},
 	} {
 		for name, polling := range deliveries {
-			t.Run(c.name+" "+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					draws := testkit.Draw(t)
-					for range 10 {
-						memory := dsynctest.NewMemory()
-						memory.Polling = polling
-						faulty := newFaulty(t, memory, nil)
-						a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-						for _, take := range c.crashed {
-							taken(t, a, take)
-						}
-						time.Sleep(draws.Below(ttl))
-						faulty.Cut() // the store can't tell this from a crash
-						m, _, err := storecmd.Members(background, memory, a.ID())
-						if err != nil {
-							t.Fatal(err)
-						}
-						held := 1
-						living := &holding{lost: make(chan struct{})}
-						if c.living != nil {
-							held, living = 2, taken(t, b, c.living)
-						}
-						taken(t, b, c.next)
-						h := holders(t, memory, "k")
-						if len(h) != held || h[0].Session != b.ID() || isClosed(living.lost) {
-							t.Fatalf("the key is held by %v, want by %s alone, whose earlier hold is not lost", h, b.ID())
-						}
-						if d := h[held-1].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
-							t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
-						}
+			inBubble(t, c.name+" "+name, func(t *testing.T) {
+				draws := testkit.Draw(t)
+				for range 10 {
+					memory := dsynctest.NewMemory()
+					memory.Polling = polling
+					faulty := newFaulty(t, memory, nil)
+					a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+					for _, take := range c.crashed {
+						taken(t, a, take)
 					}
-				})
+					time.Sleep(draws.Below(ttl))
+					faulty.Cut() // the store can't tell this from a crash
+					m, _, err := storecmd.Members(background, memory, a.ID())
+					noErr(t, err)
+					held := 1
+					living := &holding{lost: make(chan struct{})}
+					if c.living != nil {
+						held, living = 2, taken(t, b, c.living)
+					}
+					taken(t, b, c.next)
+					h := holders(t, memory, "k")
+					if len(h) != held || h[0].Session != b.ID() || isClosed(living.lost) {
+						t.Fatalf("the key is held by %v, want by %s alone, whose earlier hold is not lost", h, b.ID())
+					}
+					if d := h[held-1].Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
+						t.Errorf("granted %v after the crashed session's last heartbeat + TTL", d)
+					}
+				}
 			})
 		}
 	}
@@ -238,19 +232,17 @@ func TestTryTakesALapsedHold(t *testing.T) {
 		"reader": {takes("reader"), func(s *dsync.Session) error { _, _, err := dsync.TryLockAll(background, s.RWMutex("k")); return err }},
 		"part":   {part(3, 5), func(s *dsync.Session) error { return errOf(s.Semaphore("k", 5).TryHold(background, 3)) }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				faulty := newFaulty(t, memory, nil)
-				a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-				taken(t, a, c.held)
-				faulty.Cut()
-				wantErr(t, "a try before expiry", c.try(b), dsync.ErrHeld)
-				time.Sleep(ttl)
-				if err := c.try(b); err != nil {
-					t.Errorf("a try after expiry: %v", err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			faulty := newFaulty(t, memory, nil)
+			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+			taken(t, a, c.held)
+			faulty.Cut()
+			wantErr(t, "a try before expiry", c.try(b), dsync.ErrHeld)
+			time.Sleep(ttl)
+			if err := c.try(b); err != nil {
+				t.Errorf("a try after expiry: %v", err)
+			}
 		})
 	}
 }
@@ -289,31 +281,29 @@ func TestStoreErrorIsReturned(t *testing.T) {
 			func(s *dsync.Session) { s.Once("k").Do(background, func(context.Context) error { return nil }) },
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &brokenStore{Memory: dsynctest.NewMemory()}
-				s := newSession(t, store, nil)
-				lock(t, s.Mutex("warm"))
-				store.fail(broken)
-				if c.try != nil {
-					err := c.try(background, s)
-					wantErr(t, "a try", err, broken)
-					if errors.Is(err, dsync.ErrHeld) {
-						t.Errorf("the error of a try with a broken store is ErrHeld: %v", err)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			store := &brokenStore{Memory: dsynctest.NewMemory()}
+			s := newSession(t, store, nil)
+			lock(t, s.Mutex("warm"))
+			store.fail(broken)
+			if c.try != nil {
+				err := c.try(background, s)
+				wantErr(t, "a try", err, broken)
+				if errors.Is(err, dsync.ErrHeld) {
+					t.Errorf("the error of a try with a broken store is ErrHeld: %v", err)
 				}
-				ctx, cancel := context.WithTimeout(background, time.Second)
-				defer cancel()
-				wantErr(t, "a wait", c.wait(ctx, s), context.DeadlineExceeded, broken)
-				locked := make(chan struct{})
-				go func() { c.forever(s); close(locked) }()
-				time.Sleep(5 * time.Second)
-				if isClosed(locked) {
-					t.Fatal("the call without a ctx succeeded with a broken store")
-				}
-				store.fail(nil)
-				<-locked
-			})
+			}
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			wantErr(t, "a wait", c.wait(ctx, s), context.DeadlineExceeded, broken)
+			locked := make(chan struct{})
+			go func() { c.forever(s); close(locked) }()
+			time.Sleep(5 * time.Second)
+			if isClosed(locked) {
+				t.Fatal("the call without a ctx succeeded with a broken store")
+			}
+			store.fail(nil)
+			<-locked
 		})
 	}
 }
@@ -408,51 +398,49 @@ func TestCloseNotifiesHolders(t *testing.T) {
 		"semaphore": {[]taking{part(1, 3), part(2, 3)}, []taking{part(1, 3)}},
 		"once":      {[]taking{takes("once")}, []taking{takes("once")}}, // the run does not count
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				s := newSession(t, store, nil)
-				var held []*holding
-				for _, take := range c.holds {
-					held = append(held, taken(t, s, take))
-				}
-				errs := make(chan error, 2)
-				for _, take := range c.waits {
-					go func() {
-						_, err := take(background, s)
-						errs <- err
-					}()
-					synctest.Wait()
-				}
-				closed := make(chan error, 1)
-				go func() { closed <- s.Close(background) }()
-				for _, h := range held {
-					<-h.lost
-				}
-				for range c.waits {
-					wantErr(t, "a waiter", <-errs, dsync.ErrClosed)
-				}
-				last := held[len(held)-1]
-				for _, h := range held[:len(held)-1] {
-					wantErr(t, "a release", h.done(), dsync.ErrLost, dsync.ErrClosed)
-				}
-				time.Sleep(grace / 2)
-				if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
-					t.Errorf("Close has returned %d times and the key is held by %v, before the last holder was done", len(closed), holders(t, store, "k"))
-				}
-				start := time.Now()
-				wantErr(t, "the last release", last.done(), dsync.ErrLost, dsync.ErrClosed)
-				if err := <-closed; err != nil || time.Since(start) > 0 {
-					t.Errorf("Close: %v, %v after the last holder was done", err, time.Since(start))
-				}
-				if h := holders(t, store, "k"); len(h) != 0 {
-					t.Errorf("holders left behind: %v", h)
-				}
-				_, err := c.holds[0](background, s)
-				wantErr(t, "after Close", err, dsync.ErrClosed)
-				wantErr(t, "Resize", s.Semaphore("k", 3).Resize(background, 1), dsync.ErrClosed)
-				taken(t, newSession(t, store, nil), c.holds[0]).done()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			var held []*holding
+			for _, take := range c.holds {
+				held = append(held, taken(t, s, take))
+			}
+			errs := make(chan error, 2)
+			for _, take := range c.waits {
+				go func() {
+					_, err := take(background, s)
+					errs <- err
+				}()
+				synctest.Wait()
+			}
+			closed := make(chan error, 1)
+			go func() { closed <- s.Close(background) }()
+			for _, h := range held {
+				<-h.lost
+			}
+			for range c.waits {
+				wantErr(t, "a waiter", <-errs, dsync.ErrClosed)
+			}
+			last := held[len(held)-1]
+			for _, h := range held[:len(held)-1] {
+				wantErr(t, "a release", h.done(), dsync.ErrLost, dsync.ErrClosed)
+			}
+			time.Sleep(grace / 2)
+			if len(closed) != 0 || len(holders(t, store, "k")) != 1 {
+				t.Errorf("Close has returned %d times and the key is held by %v, before the last holder was done", len(closed), holders(t, store, "k"))
+			}
+			start := time.Now()
+			wantErr(t, "the last release", last.done(), dsync.ErrLost, dsync.ErrClosed)
+			if err := <-closed; err != nil || time.Since(start) > 0 {
+				t.Errorf("Close: %v, %v after the last holder was done", err, time.Since(start))
+			}
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("holders left behind: %v", h)
+			}
+			_, err := c.holds[0](background, s)
+			wantErr(t, "after Close", err, dsync.ErrClosed)
+			wantErr(t, "Resize", s.Semaphore("k", 3).Resize(background, 1), dsync.ErrClosed)
+			taken(t, newSession(t, store, nil), c.holds[0]).done()
 		})
 	}
 }
@@ -530,9 +518,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 		}
 		check("before")
 		for range 2 {
-			if err := faulty.Replay(background); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, faulty.Replay(background))
 			check("replayed")
 			time.Sleep(ttl)
 			check("later")
@@ -541,9 +527,7 @@ func TestReplayedRequestsChangeNothing(t *testing.T) {
 		for _, h := range held {
 			h.Release(background)
 		}
-		if err := a.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Close(background))
 		faulty.Replay(background)
 		turn(b.Mutex("mine"))
 		rw = b.RWMutex("write")

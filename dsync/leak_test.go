@@ -33,9 +33,7 @@ func TestEndedLeasesAreForgotten(t *testing.T) {
 		lapse := func(n int) {
 			for range n {
 				l, err := s.Mutex("k").Lease(background, d)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				<-l.Lost()
 				time.Sleep(d)
 			}

@@ -21,9 +21,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := newSession(t, store, nil), newSession(t, store, nil)
 		l, err := a.Mutex("k").Lease(background, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		check := func(until time.Time) {
 			t.Helper()
 			if h := holders(t, store, "k")[0]; !h.Until.Equal(until) || !l.Until().Equal(until) || h.Token != l.Token() {
@@ -33,9 +31,7 @@ func TestLeaseExtendAndLapse(t *testing.T) {
 		check(l.Until())
 		time.Sleep(d / 2)
 		until, err := l.Extend(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		check(until)
 		start := time.Now()
 		if b.Mutex("k").TryLock() {
@@ -80,9 +76,7 @@ func TestLeaseExcludes(t *testing.T) {
 			wantErr(t, "TryHold", errOf(s.Mutex("k").TryHold(background)), dsync.ErrHeld)
 		}
 		l, err := b.Mutex("k").Lease(background, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if err := l.Release(background); err != nil {
 			t.Errorf("Release: %v", err)
 		}
@@ -104,9 +98,7 @@ func TestLeaseOutlivesItsSession(t *testing.T) {
 		faulty := newFaulty(t, memory, nil)
 		a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
 		l, err := a.Mutex("k").Lease(background, d)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		until := l.Until()
 		faulty.Cut()
 		time.Sleep(3 * ttl)
@@ -142,9 +134,7 @@ func TestLeaseLostBeforeTaken(t *testing.T) {
 			lock(t, first)
 			time.AfterFunc(time.Duration(r.Int64N(int64(time.Second))), first.Unlock)
 			l, err := a.Mutex("k").Lease(background, d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var lost time.Time
 			notified := make(chan struct{})
 			go func() {
@@ -200,37 +190,31 @@ func TestShortLeases(t *testing.T) {
 		7 * time.Second:  7*time.Second - 7*time.Millisecond - margin - 700*time.Millisecond,
 		20 * time.Second: 20*time.Second - 20*time.Millisecond - margin - grace,
 	} {
-		t.Run(d.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a, b := newSession(t, store, nil), newSession(t, store, nil)
-				l, err := a.Mutex("k").Lease(background, d)
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, d.String(), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a, b := newSession(t, store, nil), newSession(t, store, nil)
+			l, err := a.Mutex("k").Lease(background, d)
+			noErr(t, err)
+			start := time.Now()
+			go func() {
+				mu := b.Mutex("k")
+				lock(t, mu)
+				if took := time.Since(start); took < d || took > d+d/100+50*time.Millisecond {
+					t.Errorf("the key was taken after %v, want right after the end of the lease", took)
 				}
-				start := time.Now()
-				go func() {
-					mu := b.Mutex("k")
-					lock(t, mu)
-					if took := time.Since(start); took < d || took > d+d/100+50*time.Millisecond {
-						t.Errorf("the key was taken after %v, want right after the end of the lease", took)
-					}
-					mu.Unlock()
-				}()
-				<-l.Lost()
-				if took := time.Since(start); took != want {
-					t.Errorf("over for its holder after %v, want %v", took, want)
-				}
-				// The next lease in this process need not wait for the session's grace.
-				l, err = a.Mutex("k").Lease(background, d)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if took := time.Since(start); took > d+d/10 {
-					t.Errorf("leased again in this process after %v", took)
-				}
-				l.Release(background)
-			})
+				mu.Unlock()
+			}()
+			<-l.Lost()
+			if took := time.Since(start); took != want {
+				t.Errorf("over for its holder after %v, want %v", took, want)
+			}
+			// The next lease in this process need not wait for the session's grace.
+			l, err = a.Mutex("k").Lease(background, d)
+			noErr(t, err)
+			if took := time.Since(start); took > d+d/10 {
+				t.Errorf("leased again in this process after %v", took)
+			}
+			l.Release(background)
 		})
 	}
 }
@@ -242,13 +226,9 @@ func TestCloseKeepsLeases(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, other := newSession(t, store, nil), newSession(t, store, nil)
 		l, err := s.Mutex("k").Lease(background, 2*time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		start := time.Now()
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Close(background))
 		if !isClosed(l.Lost()) {
 			t.Error("Lost is open after Close")
 		}
@@ -268,36 +248,30 @@ func TestCloseKeepsLeases(t *testing.T) {
 // another session, all wait for the grace. The key is free little more than a margin after the end of the grace.
 func TestLapsedLeaseHasItsGrace(t *testing.T) {
 	for _, who := range []string{"own ForceHold", "own Break", "another's Break"} {
-		t.Run(who, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				opt := &dsync.Options{AlwaysListen: true}
-				s, other := newSession(t, store, opt), newSession(t, store, opt)
-				lock(t, other.Mutex("another"))
-				l, err := s.Mutex("k").Lease(background, 20*time.Second)
-				if err != nil {
-					t.Fatal(err)
-				}
-				<-l.Lost()
-				lost := time.Now()
-				time.Sleep(grace / 4)
-				switch who {
-				case "own ForceHold":
-					err = errOf(s.Mutex("k").ForceHold(background))
-				case "own Break":
-					err = admin.New(s).Break(background, "k")
-				default:
-					err = admin.New(other).Break(background, "k")
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if d := time.Since(lost); d < grace {
-					t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
-				} else if d > margin+grace+time.Second {
-					t.Errorf("the key was taken %v after Lost closed, want little more than margin and grace", d)
-				}
-			})
+		inBubble(t, who, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			opt := &dsync.Options{AlwaysListen: true}
+			s, other := newSession(t, store, opt), newSession(t, store, opt)
+			lock(t, other.Mutex("another"))
+			l, err := s.Mutex("k").Lease(background, 20*time.Second)
+			noErr(t, err)
+			<-l.Lost()
+			lost := time.Now()
+			time.Sleep(grace / 4)
+			switch who {
+			case "own ForceHold":
+				err = errOf(s.Mutex("k").ForceHold(background))
+			case "own Break":
+				err = admin.New(s).Break(background, "k")
+			default:
+				err = admin.New(other).Break(background, "k")
+			}
+			noErr(t, err)
+			if d := time.Since(lost); d < grace {
+				t.Errorf("the key was taken %v after Lost closed, want at least the grace of %v", d, grace)
+			} else if d > margin+grace+time.Second {
+				t.Errorf("the key was taken %v after Lost closed, want little more than margin and grace", d)
+			}
 		})
 	}
 }
@@ -312,9 +286,7 @@ func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		l, err := newSession(t, store, nil).Mutex("k").Lease(background, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		first := make(chan error, 1)
 		go func() { first <- l.Release(background) }()
 		synctest.Wait()
@@ -325,5 +297,51 @@ func TestSecondReleaseOfALeaseDoesNotWait(t *testing.T) {
 		if err := <-first; err != nil || time.Since(began) != ttl/10 {
 			t.Errorf("the first Release returned %v after %v, want nil after %v", err, time.Since(began), ttl/10)
 		}
+	})
+}
+
+// After an Extend, as after an Acquire, the deadline counts from the time at which the request was sent.
+func TestExtendCountsFromTheSend(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method == dsynctest.MethodExtend {
+				return dsynctest.Fault{ReplyDelay: time.Second}
+			}
+			return dsynctest.Fault{}
+		})
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, ttl)
+		noErr(t, err)
+		time.Sleep(ttl / 4)
+		sent := time.Now()
+		if _, err := l.Extend(background); err != nil {
+			t.Fatal(err)
+		}
+		<-l.Lost()
+		if d := time.Since(sent); d != lease {
+			t.Errorf("the hold was lost %v after the Extend was sent, want %v", d, lease)
+		}
+		l.Release(background)
+	})
+}
+
+// The end of a lease is not computed from the time of a repeated request, because the reply may report the grant of an
+// earlier request.
+func TestLeaseIsNotDatedByARepeatedRequest(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		asked := 0
+		f := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+			if r.Method != dsynctest.MethodAcquire {
+				return dsynctest.Fault{}
+			}
+			asked++
+			return dsynctest.Fault{LoseReply: asked == 1}
+		})
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, ttl)
+		noErr(t, err)
+		<-l.Lost()
+		if d := time.Until(l.Until()); asked != 2 || d < margin+grace {
+			t.Errorf("after %d attempts: lost %v before its end, want at least a margin and a grace", asked, d)
+		}
+		l.Release(background)
 	})
 }

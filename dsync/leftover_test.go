@@ -31,29 +31,27 @@ func (s *refusing) Edit(ctx context.Context, e driver.Edit) (driver.Edited, erro
 // TryLease leaves nothing in the store.
 func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 	for _, closes := range []bool{false, true} {
-		t.Run(fmt.Sprint("closes ", closes), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				crash := crashed(t, memory, []string{"k"})
-				crash()
-				time.Sleep(2 * ttl)
-				f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-					return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodExtend}
-				})
-				s := newSession(t, f, nil)
-				ctx, cancel := context.WithTimeout(background, time.Second)
-				defer cancel()
-				if closes {
-					time.AfterFunc(time.Second/2, func() { s.Close(background) })
-				}
-				if _, err := s.Mutex("k").TryLease(ctx, 24*time.Hour); err == nil {
-					t.Fatal("TryLease succeeded although the lease's end was unknown")
-				}
-				time.Sleep(time.Second)
-				if h := holders(t, memory, "k"); len(h) > 0 {
-					t.Errorf("the key is held by %v", h)
-				}
+		inBubble(t, fmt.Sprint("closes ", closes), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			crash := crashed(t, memory, []string{"k"})
+			crash()
+			time.Sleep(2 * ttl)
+			f := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodExtend}
 			})
+			s := newSession(t, f, nil)
+			ctx, cancel := context.WithTimeout(background, time.Second)
+			defer cancel()
+			if closes {
+				time.AfterFunc(time.Second/2, func() { s.Close(background) })
+			}
+			if _, err := s.Mutex("k").TryLease(ctx, 24*time.Hour); err == nil {
+				t.Fatal("TryLease succeeded although the lease's end was unknown")
+			}
+			time.Sleep(time.Second)
+			if h := holders(t, memory, "k"); len(h) > 0 {
+				t.Errorf("the key is held by %v", h)
+			}
 		})
 	}
 }
@@ -61,26 +59,24 @@ func TestAbandonedTryAcquireLeavesNoLease(t *testing.T) {
 // If a queued waiter repeats its request and the store refuses it, the waiter is removed from the queue.
 func TestRefusedWaiterLeavesTheQueue(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				memory.Polling = polling
-				mu := newSession(t, memory, nil).Mutex("k")
-				lock(t, mu)
-				r := &refusing{Store: memory}
-				s := newSession(t, r, nil)
-				lock(t, s.Mutex("what keeps the session alive"))
-				got := make(chan error, 1)
-				go func() { got <- s.Mutex("k").LockContext(background) }()
-				time.Sleep(time.Second)
-				r.acquire.Store(true)
-				wantErr(t, "LockContext", <-got, dsync.ErrRefused)
-				time.Sleep(time.Second)
-				if n := queueLength(t, memory, "k"); n > 0 {
-					t.Errorf("%d waiters are in the queue after the refused waiter has given up", n)
-				}
-				mu.Unlock()
-			})
+		inBubble(t, fmt.Sprint("polling ", polling), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			memory.Polling = polling
+			mu := newSession(t, memory, nil).Mutex("k")
+			lock(t, mu)
+			r := &refusing{Store: memory}
+			s := newSession(t, r, nil)
+			lock(t, s.Mutex("what keeps the session alive"))
+			got := make(chan error, 1)
+			go func() { got <- s.Mutex("k").LockContext(background) }()
+			time.Sleep(time.Second)
+			r.acquire.Store(true)
+			wantErr(t, "LockContext", <-got, dsync.ErrRefused)
+			time.Sleep(time.Second)
+			if n := queueLength(t, memory, "k"); n > 0 {
+				t.Errorf("%d waiters are in the queue after the refused waiter has given up", n)
+			}
+			mu.Unlock()
 		})
 	}
 }
@@ -203,4 +199,42 @@ func (s *alwaysLate) Edit(ctx context.Context, e driver.Edit) (driver.Edited, er
 		e.Acquire = &late
 	}
 	return s.Store.Edit(ctx, e)
+}
+
+// A waiter gives up while its request is under way. If the request is then answered, giving up costs one Release, which
+// is sent after the answer.
+func TestGivingUpDuringARequestCostsOneRelease(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		bubble(t, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			slow, released := timesOf(t, memory, dsynctest.MethodRelease)
+			s := newSession(t, newFaulty(t, slow, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method == dsynctest.MethodAcquire {
+					return dsynctest.Fault{ReplyDelay: time.Second}
+				}
+				return dsynctest.Fault{}
+			}), nil)
+			other := newSession(t, memory, nil).Mutex("k")
+			if held {
+				lock(t, other)
+			}
+			start := time.Now()
+			ctx, cancel := context.WithTimeout(background, time.Second/2)
+			defer cancel()
+			wantErr(t, "LockContext", s.Mutex("k").LockContext(ctx), context.DeadlineExceeded)
+			if d := time.Since(start); d != time.Second/2 {
+				t.Errorf("the waiter gave up after %v, want when ctx ended", d)
+			}
+			time.Sleep(ttl)
+			if all := released(); len(all) != 1 || all[0].Sub(start) < time.Second {
+				t.Errorf("released at %v, want once, after %v", all, start.Add(time.Second))
+			}
+			if n := len(holders(t, memory, "k")) + queueLength(t, memory, "k"); held != (n == 1) || n > 1 {
+				t.Errorf("%d claims are left; held by the other session: %t", n, held)
+			}
+			if held {
+				other.Unlock()
+			}
+		})
+	}
 }

@@ -93,42 +93,40 @@ func TestLingerYields(t *testing.T) {
 			if used {
 				name += " in use"
 			}
-			t.Run(name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					a, b := newSession(t, store, lingering()), newSession(t, store, nil)
-					mu := a.Mutex("k")
-					makeLinger(mu)
-					stop := make(chan struct{})
-					var wg sync.WaitGroup
-					if used {
-						wg.Go(func() {
-							for !isClosed(stop) {
-								mu.Lock()
-								time.Sleep(100 * time.Millisecond)
-								mu.Unlock()
-								time.Sleep(100 * time.Millisecond)
-							}
-						})
-					}
-					time.Sleep(1050 * time.Millisecond) // if the key is in constant use, it is locked now
-					if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
-						t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
-					}
-					start := time.Now()
-					other := b.Mutex("k")
-					lock(t, other)
-					if d := time.Since(start); d > limit {
-						t.Errorf("another process got the key after %v, want at most %v", d, limit)
-					}
-					if mu.Token() != 0 {
-						t.Error("both sessions hold the key")
-					}
-					other.Unlock()
-					close(stop)
-					wg.Wait()
-				})
+			inBubble(t, name, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				a, b := newSession(t, store, lingering()), newSession(t, store, nil)
+				mu := a.Mutex("k")
+				makeLinger(mu)
+				stop := make(chan struct{})
+				var wg sync.WaitGroup
+				if used {
+					wg.Go(func() {
+						for !isClosed(stop) {
+							mu.Lock()
+							time.Sleep(100 * time.Millisecond)
+							mu.Unlock()
+							time.Sleep(100 * time.Millisecond)
+						}
+					})
+				}
+				time.Sleep(1050 * time.Millisecond) // if the key is in constant use, it is locked now
+				if st, err := store.Load(background, "k", 1); err != nil || len(st.Holders) != 1 {
+					t.Fatalf("%d holders, %v, want one, because the key lingers", len(st.Holders), err)
+				}
+				start := time.Now()
+				other := b.Mutex("k")
+				lock(t, other)
+				if d := time.Since(start); d > limit {
+					t.Errorf("another process got the key after %v, want at most %v", d, limit)
+				}
+				if mu.Token() != 0 {
+					t.Error("both sessions hold the key")
+				}
+				other.Unlock()
+				close(stop)
+				wg.Wait()
 			})
 		}
 	}
@@ -253,9 +251,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		s := newSession(t, store, lingering())
 		makeLinger(s.Mutex("k"))
 		l, err := s.Mutex("k").Lease(background, time.Hour)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Token != l.Token() {
 			t.Errorf("the key is held by %v", h)
 		}
@@ -273,9 +269,7 @@ func TestLingeringKeyYieldsInTheSameProcess(t *testing.T) {
 		mine.Release(background)
 		turn(s.Mutex("k"))
 		// After ReleaseAfter, the key must not linger beyond the requested time.
-		if err := take(t, s.Mutex("k").Hold).ReleaseAfter(background, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, take(t, s.Mutex("k").Hold).ReleaseAfter(background, time.Second))
 		if h := holders(t, store, "k"); len(h) != 1 || h[0].Until.IsZero() {
 			t.Errorf("after ReleaseAfter the key is held by %v", h)
 		}
@@ -298,35 +292,33 @@ func TestTryTakesALocallyLingeringKey(t *testing.T) {
 			if silent {
 				name += ", no release is answered"
 			}
-			t.Run(name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					var lose atomic.Bool
-					memory := dsynctest.NewMemory()
-					store := dsynctest.NewFaulty(memory, func(r dsynctest.Request) dsynctest.Fault {
-						return dsynctest.Fault{LoseReply: lose.Load() && r.Method == dsynctest.MethodRelease}
-					})
-					s := newSession(t, store, lingering())
-					rw := s.RWMutex("rwmutex")
-					for range 2 {
-						turn(s.Mutex("mutex"))
-						turn(rw)
-						synctest.Wait() // the first claim has been released: see makeLinger
-					}
-					for _, key := range []string{"mutex", "rwmutex"} {
-						if h := holders(t, memory, key); len(h) != 1 {
-							t.Fatalf("%s is held by %v, want the lingering claim", key, h)
-						}
-					}
-					lose.Store(silent)
-					start := time.Now()
-					if got := try(s); got == silent {
-						t.Errorf("the try succeeded: %t, want the opposite", got)
-					}
-					if d := time.Since(start); silent && d != s.Options().TTL/6 {
-						t.Errorf("the try took %v, want the longest time of one attempt, %v", d, s.Options().TTL/6)
-					}
-					lose.Store(false)
+			inBubble(t, name, func(t *testing.T) {
+				var lose atomic.Bool
+				memory := dsynctest.NewMemory()
+				store := dsynctest.NewFaulty(memory, func(r dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseReply: lose.Load() && r.Method == dsynctest.MethodRelease}
 				})
+				s := newSession(t, store, lingering())
+				rw := s.RWMutex("rwmutex")
+				for range 2 {
+					turn(s.Mutex("mutex"))
+					turn(rw)
+					synctest.Wait() // the first claim has been released: see makeLinger
+				}
+				for _, key := range []string{"mutex", "rwmutex"} {
+					if h := holders(t, memory, key); len(h) != 1 {
+						t.Fatalf("%s is held by %v, want the lingering claim", key, h)
+					}
+				}
+				lose.Store(silent)
+				start := time.Now()
+				if got := try(s); got == silent {
+					t.Errorf("the try succeeded: %t, want the opposite", got)
+				}
+				if d := time.Since(start); silent && d != s.Options().TTL/6 {
+					t.Errorf("the try took %v, want the longest time of one attempt, %v", d, s.Options().TTL/6)
+				}
+				lose.Store(false)
 			})
 		}
 	}

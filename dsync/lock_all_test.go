@@ -291,9 +291,7 @@ func TestLockAllOtherLocksFirst(t *testing.T) {
 		o := &old{lost: make(chan struct{}), order: &order}
 		x := noted{a.Mutex("x"), "x", &order}
 		_, unlock, err := dsync.LockAll(t.Context(), a.RWMutex("b"), x, o, a.Mutex("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if len(order) != 2 || order[0] != "x" || order[1] != "old" {
 			t.Errorf("the locks were locked in the order %v, want x and old", order)
 		}
@@ -327,13 +325,9 @@ func TestLockAllLogsWhatIsNotReleased(t *testing.T) {
 		store := dsynctest.NewFaulty(dsynctest.NewMemory(), nil)
 		defer store.Close()
 		s, err := dsync.New(store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		_, unlock, err := dsync.LockAll(t.Context(), s.Mutex("a"), s.Mutex("b"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		store.Cut()
 		if err := unlock(); err != nil {
 			t.Error(err)

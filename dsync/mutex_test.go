@@ -256,9 +256,7 @@ func TestHeldErrorNamesHolder(t *testing.T) {
 		}
 		kept := a.Mutex("kept")
 		keptHold := take(t, kept.Hold)
-		if err := keptHold.ReleaseAfter(background, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, keptHold.ReleaseAfter(background, time.Minute))
 		c := newSession(t, store, nil) // this session knows of no other session yet
 		for _, key := range []string{"leased", "kept"} {
 			err := errOf(c.Mutex(key).TryHold(background))
@@ -286,9 +284,7 @@ func TestLockContextBoundsTheWaitOnly(t *testing.T) {
 		a, b := newSession(t, store, nil).Mutex("k"), newSession(t, store, nil).Mutex("k")
 		ctx, cancel := context.WithTimeout(background, time.Second)
 		defer cancel()
-		if err := a.LockContext(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.LockContext(ctx))
 		start := time.Now()
 		err := b.LockContext(ctx)
 		wantErr(t, "LockContext at its limit", err, context.DeadlineExceeded)
@@ -404,31 +400,29 @@ func TestDoReleases(t *testing.T) {
 		"panic":  func(context.Context) error { panic("f panics") },
 		"Goexit": func(context.Context) error { runtime.Goexit(); return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				s := newSession(t, store, nil)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() {
-						if r := recover(); (r != nil) != (name == "panic") {
-							t.Errorf("recovered %v", r)
-						}
-					}()
-					err := s.Mutex("k").Do(background, f)
-					if (err != nil) != (name == "error") || err != nil && !errors.Is(err, errors.ErrUnsupported) {
-						t.Errorf("Do returned %v", err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() {
+					if r := recover(); (r != nil) != (name == "panic") {
+						t.Errorf("recovered %v", r)
 					}
 				}()
-				<-done
-				if h := holders(t, store, "k"); len(h) != 0 {
-					t.Errorf("still held after Do: %v", h)
+				err := s.Mutex("k").Do(background, f)
+				if (err != nil) != (name == "error") || err != nil && !errors.Is(err, errors.ErrUnsupported) {
+					t.Errorf("Do returned %v", err)
 				}
-				if !s.Mutex("k").TryLock() {
-					t.Error("still held here after Do")
-				}
-			})
+			}()
+			<-done
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("still held after Do: %v", h)
+			}
+			if !s.Mutex("k").TryLock() {
+				t.Error("still held here after Do")
+			}
 		})
 	}
 }
@@ -470,18 +464,14 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, err := dsync.New(store, &dsync.Options{TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		b := newSession(t, store, nil)
 		h := take(t, a.Mutex("k").Hold)
 		lost := h.Lost()
 		if err := h.ReleaseAfter(background, 0); err == nil {
 			t.Error("ReleaseAfter accepted 0")
 		}
-		if err := h.ReleaseAfter(background, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, h.ReleaseAfter(background, time.Minute))
 		start := time.Now()
 		if !isClosed(lost) {
 			t.Error("ReleaseAfter left Lost open")
@@ -490,9 +480,7 @@ func TestReleaseAfterKeepsTheKey(t *testing.T) {
 		if b.Mutex("k").TryLock() || a.Mutex("k").TryLock() {
 			t.Fatal("locked while ReleaseAfter kept the key")
 		}
-		if err := a.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Close(background))
 		next := b.Mutex("k")
 		lock(t, next)
 		if d := time.Since(start); d < time.Minute || d > time.Minute+100*time.Millisecond {

@@ -96,32 +96,30 @@ func TestWaitForOneself(t *testing.T) {
 			return s.Mutex("k").Do(ctx, func(context.Context) error { return s.Mutex("k").LockContext(ctx) })
 		}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var log bytes.Buffer
-				var told []string
-				s := newSession(t, store, &dsync.Options{
-					Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
-					Hooks: &dsync.Hooks{Deadlock: func(members, keys []string) { told = append(told, fmt.Sprint(members, keys)) }},
-				})
-				ctx, cancel := context.WithTimeout(background, time.Hour)
-				defer cancel()
-				err := test.nest(ctx, s, newSession(t, store, nil))
-				synctest.Wait()
-				if n := strings.Count(log.String(), "possible deadlock"); n != len(told) || test.told != (n == 1) {
-					t.Errorf("the hook got %q; the log is %s", told, log.String())
-				}
-				if !test.told || len(told) != 1 {
-					return
-				}
-				if !strings.HasPrefix(told[0], "[pod-7 (process ") || !strings.HasSuffix(told[0], "on h)] [k]") {
-					t.Errorf("the hook got %q, want the process pod-7 on h and the key k", told)
-				}
-				if !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("the call returned %v; want it to wait until its context ends", err)
-				}
+		inBubble(t, test.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var log bytes.Buffer
+			var told []string
+			s := newSession(t, store, &dsync.Options{
+				Name: "pod-7", Host: "h", Logger: slog.New(slog.NewTextHandler(&log, nil)),
+				Hooks: &dsync.Hooks{Deadlock: func(members, keys []string) { told = append(told, fmt.Sprint(members, keys)) }},
 			})
+			ctx, cancel := context.WithTimeout(background, time.Hour)
+			defer cancel()
+			err := test.nest(ctx, s, newSession(t, store, nil))
+			synctest.Wait()
+			if n := strings.Count(log.String(), "possible deadlock"); n != len(told) || test.told != (n == 1) {
+				t.Errorf("the hook got %q; the log is %s", told, log.String())
+			}
+			if !test.told || len(told) != 1 {
+				return
+			}
+			if !strings.HasPrefix(told[0], "[pod-7 (process ") || !strings.HasSuffix(told[0], "on h)] [k]") {
+				t.Errorf("the hook got %q, want the process pod-7 on h and the key k", told)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("the call returned %v; want it to wait until its context ends", err)
+			}
 		})
 	}
 }

@@ -37,9 +37,7 @@ func enqueue(t *testing.T, store driver.Store, session, key string) driver.Claim
 	c := driver.Claim{Key: key, ID: session + ".1", Session: session, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 	_, err := store.Register(background, driver.Member{ID: session, TTL: 100 * ttl})
 	_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
-	if err := errors.Join(err, err2); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(err, err2))
 	return c
 }
 
@@ -58,22 +56,20 @@ func lastNotice(t *testing.T, store driver.Store, session string) *atomic.Pointe
 func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 	const period, poll = 3 * time.Second, 100 * time.Millisecond
 	for _, late := range []time.Duration{period / 4, period * 3 / 4, period * 9 / 10} {
-		t.Run(late.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				held := newSession(t, memory, nil).Mutex("k")
-				s := newSession(t, lateNotices(t, memory, late), &dsync.Options{Retention: -1, PollInterval: poll, HeartbeatInterval: period})
-				for range 20 { // at different times between two heartbeats
-					lock(t, held)
-					before := memory.Counts()
-					time.AfterFunc(time.Second, held.Unlock)
-					turn(s.Mutex("k"))
-					time.Sleep(late + poll)
-					if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
-						t.Fatalf("two holds cost %d releases, want 2", n)
-					}
+		inBubble(t, late.String(), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			held := newSession(t, memory, nil).Mutex("k")
+			s := newSession(t, lateNotices(t, memory, late), &dsync.Options{Retention: -1, PollInterval: poll, HeartbeatInterval: period})
+			for range 20 { // at different times between two heartbeats
+				lock(t, held)
+				before := memory.Counts()
+				time.AfterFunc(time.Second, held.Unlock)
+				turn(s.Mutex("k"))
+				time.Sleep(late + poll)
+				if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
+					t.Fatalf("two holds cost %d releases, want 2", n)
 				}
-			})
+			}
 		})
 	}
 }
@@ -82,22 +78,20 @@ func TestGrantNoticeAfterTheEndCostsNothing(t *testing.T) {
 func TestNotifyRetriesAreBounded(t *testing.T) {
 	const most = int64(15 * time.Second / (ttl / 24)) // two attempts are at least TTL/24 apart
 	for err, most := range map[error]int64{errDown: most, dsync.ErrRefused: 1} {
-		t.Run(err.Error(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &mute{Memory: dsynctest.NewMemory(), err: err, began: time.Now()}
-				held, next := newSession(t, store, nil).Mutex("k"), newSession(t, store.Memory, nil).Mutex("k")
-				lock(t, held)
-				time.AfterFunc(time.Second, held.Unlock)
-				lock(t, next)
-				time.Sleep(10 * ttl)
-				if n := store.asked.Load(); n < 1 || n > most {
-					t.Errorf("%d attempts to send one notice, want at most %d", n, most)
-				}
-				if d := time.Duration(store.last.Load()); d > time.Second+15*time.Second+ttl/12 {
-					t.Errorf("the last attempt was made after %v", d)
-				}
-				next.Unlock()
-			})
+		inBubble(t, err.Error(), func(t *testing.T) {
+			store := &mute{Memory: dsynctest.NewMemory(), err: err, began: time.Now()}
+			held, next := newSession(t, store, nil).Mutex("k"), newSession(t, store.Memory, nil).Mutex("k")
+			lock(t, held)
+			time.AfterFunc(time.Second, held.Unlock)
+			lock(t, next)
+			time.Sleep(10 * ttl)
+			if n := store.asked.Load(); n < 1 || n > most {
+				t.Errorf("%d attempts to send one notice, want at most %d", n, most)
+			}
+			if d := time.Duration(store.last.Load()); d > time.Second+15*time.Second+ttl/12 {
+				t.Errorf("the last attempt was made after %v", d)
+			}
+			next.Unlock()
 		})
 	}
 }
@@ -136,9 +130,7 @@ func TestGrantNoticeAfterTheEndOfALongHoldCostsNothing(t *testing.T) {
 			time.Sleep(late - 2*time.Second)
 			// This Release is confirmed by a majority of the store's servers. If a fail-over could undo the Release, the
 			// session would remember the claim in any case.
-			if err := h.Release(background); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, h.Release(background))
 			time.Sleep(3 * time.Second)
 			if n := memory.Counts().Since(before).Commands[dsynctest.MethodRelease]; n != 2 {
 				t.Fatalf("two holds cost %d releases, want 2", n)
@@ -193,13 +185,9 @@ func TestObserveSeesPublishedValues(t *testing.T) {
 		var value string
 		engine.Of(newSession(t, memory, seldom())).Observe(ctx, "k", func(st driver.State, _ error) { value = string(st.Value) }, func() {})
 		h, err := engine.Of(newSession(t, memory, nil)).Hold(background, engine.Whole("k", driver.KindElection))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		time.Sleep(time.Second)
-		if err := h.Publish(background, []byte("address")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, h.Publish(background, []byte("address")))
 		synctest.Wait()
 		if value != "address" {
 			t.Errorf("observed %q, want what was published", value)
@@ -260,9 +248,7 @@ func TestBreakNotifiesNewHolders(t *testing.T) {
 		c := enqueue(t, memory, "w", "k")
 		last := lastNotice(t, memory, "w")
 		f.Cut()
-		if err := admin.New(newSession(t, memory, nil)).Break(background, "k"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, admin.New(newSession(t, memory, nil)).Break(background, "k"))
 		synctest.Wait()
 		if n := last.Load(); n.Type != driver.NoticeGrant || n.Claim != c.ID {
 			t.Errorf("received %+v, want the grant of %s", n, c.ID)
@@ -282,9 +268,7 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 		synctest.Wait()
 		began, s := time.Now(), newSession(t, slow, nil)
 		resize(t, s.Semaphore("k", 1), 2)
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Close(background))
 		if err := <-acquired; err != nil || time.Since(began) != time.Second {
 			t.Errorf("acquired after %v with the error %v, want when the notice is sent", time.Since(began), err)
 		}
@@ -298,34 +282,32 @@ func TestCloseWaitsForTheNoticesOfAResize(t *testing.T) {
 // waiters send the holder no notice.
 func TestCrowdedGrantDoesNotLinger(t *testing.T) {
 	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprint("notice lost ", lost), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				f := newFaulty(t, memory, onNotify(func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: lost} }))
-				first := newSession(t, f, nil).Mutex("k")
-				mu := newSession(t, memory, lingering()).Mutex("k")
-				lock(t, first)
-				locked, next := make(chan struct{}), make(chan time.Time, 1)
-				go func() {
-					mu.Lock()
-					close(locked)
-				}()
-				time.Sleep(time.Second)
-				last := newSession(t, memory, seldom()).Mutex("k")
-				go func() {
-					last.Lock()
-					next <- time.Now()
-				}()
-				time.Sleep(time.Second)
-				first.Unlock()
-				<-locked
-				began := time.Now()
-				mu.Unlock()
-				if d := (<-next).Sub(began); d > 0 {
-					t.Errorf("the key was locked %v after the Unlock", d)
-				}
-				last.Unlock()
-			})
+		inBubble(t, fmt.Sprint("notice lost ", lost), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			f := newFaulty(t, memory, onNotify(func() dsynctest.Fault { return dsynctest.Fault{LoseRequest: lost} }))
+			first := newSession(t, f, nil).Mutex("k")
+			mu := newSession(t, memory, lingering()).Mutex("k")
+			lock(t, first)
+			locked, next := make(chan struct{}), make(chan time.Time, 1)
+			go func() {
+				mu.Lock()
+				close(locked)
+			}()
+			time.Sleep(time.Second)
+			last := newSession(t, memory, seldom()).Mutex("k")
+			go func() {
+				last.Lock()
+				next <- time.Now()
+			}()
+			time.Sleep(time.Second)
+			first.Unlock()
+			<-locked
+			began := time.Now()
+			mu.Unlock()
+			if d := (<-next).Sub(began); d > 0 {
+				t.Errorf("the key was locked %v after the Unlock", d)
+			}
+			last.Unlock()
 		})
 	}
 }
@@ -369,37 +351,33 @@ func TestReleaseSaysWhetherItsClaimWasAlone(t *testing.T) {
 			return take(t, mu.Hold)
 		}},
 		"before others": {hold: func(t *testing.T, store driver.Store, mu *dsync.Mutex) *dsync.Hold {
-			if err := take(t, newSession(t, store, nil).Mutex("k").Hold).ReleaseAfter(background, time.Second); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, take(t, newSession(t, store, nil).Mutex("k").Hold).ReleaseAfter(background, time.Second))
 			enqueue(t, store, "w", "k")
 			time.Sleep(2 * time.Second) // the hold has ended, but no command has granted the key to w yet
 			return take(t, mu.ForceHold)
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &aloneStore{Memory: dsynctest.NewMemory()}
-				asked := 0
-				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Method != dsynctest.MethodAcquire || tc.fault == nil {
-						return dsynctest.Fault{}
-					}
-					asked++
-					return tc.fault(asked)
-				})
-				mu := newSession(t, f, nil).Mutex("k")
-				if tc.hold == nil {
-					if err := mu.Do(background, func(context.Context) error { return nil }); err != nil {
-						t.Error(err)
-					}
-				} else {
-					tc.hold(t, store.Memory, mu).Release(background)
+		inBubble(t, name, func(t *testing.T) {
+			store := &aloneStore{Memory: dsynctest.NewMemory()}
+			asked := 0
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method != dsynctest.MethodAcquire || tc.fault == nil {
+					return dsynctest.Fault{}
 				}
-				if got := store.alone.Load(); got != tc.want {
-					t.Errorf("NoneWaiting is %t, want %t", got, tc.want)
-				}
+				asked++
+				return tc.fault(asked)
 			})
+			mu := newSession(t, f, nil).Mutex("k")
+			if tc.hold == nil {
+				if err := mu.Do(background, func(context.Context) error { return nil }); err != nil {
+					t.Error(err)
+				}
+			} else {
+				tc.hold(t, store.Memory, mu).Release(background)
+			}
+			if got := store.alone.Load(); got != tc.want {
+				t.Errorf("NoneWaiting is %t, want %t", got, tc.want)
+			}
 		})
 	}
 }
@@ -451,9 +429,7 @@ func TestListenerEndsWithTheLease(t *testing.T) {
 		lock(t, held)
 		time.AfterFunc(time.Second, held.Unlock)
 		l, err := newSession(t, store, nil).Mutex("k").Lease(background, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		store.wantListeners(t, "while the lease is held", 1)
 		<-l.Lost()
 		time.Sleep(5 * ttl)
@@ -481,9 +457,7 @@ func TestReleaseAfterCountsFromTheCallDuringAPoll(t *testing.T) {
 		time.AfterFunc(time.Second/2, held.Unlock)
 		h := take(t, mu.Hold) // the process learns of this grant from a notice
 		called := time.Now()
-		if err := h.ReleaseAfter(background, d); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, h.ReleaseAfter(background, d))
 		if took := time.Since(called); took != time.Second/2 {
 			t.Fatalf("ReleaseAfter took %v, want until the poll was answered", took)
 		}

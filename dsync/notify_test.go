@@ -42,44 +42,42 @@ func TestNoticesLostLateDoubledAndReordered(t *testing.T) {
 	}
 	for name, fault := range faults {
 		for _, linger := range []time.Duration{0, time.Second} {
-			t.Run(fmt.Sprintf("%s, Linger %v", name, linger), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					const processes, rounds = 4, 30
-					memory := dsynctest.NewMemory()
-					var holding atomic.Int64
-					var last atomic.Int64
-					var wg sync.WaitGroup
-					for range processes {
-						s := newSession(t, newFaulty(t, memory, onNotices(fault)), &dsync.Options{Linger: linger})
-						wg.Go(func() {
-							mu := s.Mutex("k")
-							for range rounds {
-								began := time.Now()
-								mu.Lock()
-								if holding.Add(1) != 1 {
-									t.Error("the key has two holders")
-								}
-								if token := mu.Token(); token <= last.Swap(token) {
-									t.Errorf("token %d after a greater one", token)
-								}
-								// At most three other waiters are in the queue. Each of these waiters may learn of
-								// its grant only by its own poll. A lingering key may stay held until the first
-								// waiter in the queue polls.
-								if d := time.Since(began); d > 2*processes*poll {
-									t.Errorf("Lock waited %v, want at most two polls per process", d)
-								}
-								time.Sleep(hold)
-								holding.Add(-1)
-								mu.Unlock()
+			inBubble(t, fmt.Sprintf("%s, Linger %v", name, linger), func(t *testing.T) {
+				const processes, rounds = 4, 30
+				memory := dsynctest.NewMemory()
+				var holding atomic.Int64
+				var last atomic.Int64
+				var wg sync.WaitGroup
+				for range processes {
+					s := newSession(t, newFaulty(t, memory, onNotices(fault)), &dsync.Options{Linger: linger})
+					wg.Go(func() {
+						mu := s.Mutex("k")
+						for range rounds {
+							began := time.Now()
+							mu.Lock()
+							if holding.Add(1) != 1 {
+								t.Error("the key has two holders")
 							}
-						})
-					}
-					wg.Wait()
-					time.Sleep(10 * ttl)
-					if h := holders(t, memory, "k"); len(h) > 0 {
-						t.Errorf("still held in the end by %v", h)
-					}
-				})
+							if token := mu.Token(); token <= last.Swap(token) {
+								t.Errorf("token %d after a greater one", token)
+							}
+							// At most three other waiters are in the queue. Each of these waiters may learn of
+							// its grant only by its own poll. A lingering key may stay held until the first
+							// waiter in the queue polls.
+							if d := time.Since(began); d > 2*processes*poll {
+								t.Errorf("Lock waited %v, want at most two polls per process", d)
+							}
+							time.Sleep(hold)
+							holding.Add(-1)
+							mu.Unlock()
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(10 * ttl)
+				if h := holders(t, memory, "k"); len(h) > 0 {
+					t.Errorf("still held in the end by %v", h)
+				}
 			})
 		}
 	}
@@ -129,9 +127,7 @@ func TestCloseWaitsForNoticesButUnlockDoesNot(t *testing.T) {
 		if d := time.Since(began); d > 0 {
 			t.Errorf("Unlock took %v", d)
 		}
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Close(background))
 		if d := time.Since(began); d < slow {
 			t.Errorf("Close took %v, want at least the %v that sending the notice takes", d, slow)
 		}
@@ -176,44 +172,42 @@ func TestNotifyOutlastsAnElection(t *testing.T) {
 		time.Minute: 30, // fewer, because all first attempts together take ten seconds
 	}
 	for ttl, notices := range cases {
-		t.Run("TTL "+ttl.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				const election = 12 * time.Second
-				store := &electing{Memory: dsynctest.NewMemory()}
-				s := newSession(t, store, &dsync.Options{TTL: ttl})
-				held, waits := make([]*dsync.Mutex, notices), make([]*dsync.Mutex, notices)
-				var wg sync.WaitGroup
-				other := newSession(t, store.Memory, &dsync.Options{PollInterval: time.Hour})
-				for i := range held {
-					held[i], waits[i] = s.Mutex(fmt.Sprint("k", i)), other.Mutex(fmt.Sprint("k", i))
-					lock(t, held[i])
-				}
-				began := time.Now()
-				for i := range held {
-					wg.Go(func() {
-						waits[i].Lock()
-						if d := time.Since(began) - election; d < 0 || d > ttl/12 {
-							t.Errorf("the key was locked %v after the election", d)
-						}
-					})
-				}
-				time.Sleep(500 * time.Millisecond)
-				store.until(began.Add(election))
-				for i := range held {
-					held[i].Unlock()
-				}
-				time.Sleep(4 * time.Second) // by then the notices are under way or being retried
-				for range 10 {
-					asked := time.Now()
-					mu := s.Mutex("another")
-					lock(t, mu)
-					mu.Unlock()
-					if d := time.Since(asked); d > 0 {
-						t.Errorf("Lock and Unlock took %v", d)
+		inBubble(t, "TTL "+ttl.String(), func(t *testing.T) {
+			const election = 12 * time.Second
+			store := &electing{Memory: dsynctest.NewMemory()}
+			s := newSession(t, store, &dsync.Options{TTL: ttl})
+			held, waits := make([]*dsync.Mutex, notices), make([]*dsync.Mutex, notices)
+			var wg sync.WaitGroup
+			other := newSession(t, store.Memory, &dsync.Options{PollInterval: time.Hour})
+			for i := range held {
+				held[i], waits[i] = s.Mutex(fmt.Sprint("k", i)), other.Mutex(fmt.Sprint("k", i))
+				lock(t, held[i])
+			}
+			began := time.Now()
+			for i := range held {
+				wg.Go(func() {
+					waits[i].Lock()
+					if d := time.Since(began) - election; d < 0 || d > ttl/12 {
+						t.Errorf("the key was locked %v after the election", d)
 					}
+				})
+			}
+			time.Sleep(500 * time.Millisecond)
+			store.until(began.Add(election))
+			for i := range held {
+				held[i].Unlock()
+			}
+			time.Sleep(4 * time.Second) // by then the notices are under way or being retried
+			for range 10 {
+				asked := time.Now()
+				mu := s.Mutex("another")
+				lock(t, mu)
+				mu.Unlock()
+				if d := time.Since(asked); d > 0 {
+					t.Errorf("Lock and Unlock took %v", d)
 				}
-				wg.Wait()
-			})
+			}
+			wg.Wait()
 		})
 	}
 }
@@ -234,44 +228,42 @@ func TestCloseSendsNoticesThatFailed(t *testing.T) {
 		{"no primary", false, time.Hour, grace + ttl/6, 0},
 		{"ctx has ended, no primary", true, time.Hour, ttl / 6, 0},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &electing{Memory: dsynctest.NewMemory()}
-				s, other := newSession(t, store, nil), newSession(t, store.Memory, nil)
-				const keys = 20
-				locked := make(chan time.Time, keys)
-				for i := range keys {
-					key := fmt.Sprint("k", i)
-					mu := s.Mutex(key)
-					lock(t, mu)
-					go func() {
-						other.Mutex(key).Lock()
-						locked <- time.Now()
-					}()
-					synctest.Wait()
-					store.until(time.Now().Add(time.Hour))
-					mu.Unlock()
+		inBubble(t, tt.name, func(t *testing.T) {
+			store := &electing{Memory: dsynctest.NewMemory()}
+			s, other := newSession(t, store, nil), newSession(t, store.Memory, nil)
+			const keys = 20
+			locked := make(chan time.Time, keys)
+			for i := range keys {
+				key := fmt.Sprint("k", i)
+				mu := s.Mutex(key)
+				lock(t, mu)
+				go func() {
+					other.Mutex(key).Lock()
+					locked <- time.Now()
+				}()
+				synctest.Wait()
+				store.until(time.Now().Add(time.Hour))
+				mu.Unlock()
+			}
+			time.Sleep(3 * time.Second) // each notice has failed at least once
+			began := time.Now()
+			store.until(began.Add(tt.election))
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			if tt.ended {
+				cancel()
+			}
+			if err := s.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			if d := time.Since(began); d > tt.want {
+				t.Errorf("Close took %v, want at most %v", d, tt.want)
+			}
+			for range keys {
+				if d := (<-locked).Sub(began); tt.locked > 0 && d > tt.locked {
+					t.Errorf("the key was locked %v after Close began, want within %v", d, tt.locked)
 				}
-				time.Sleep(3 * time.Second) // each notice has failed at least once
-				began := time.Now()
-				store.until(began.Add(tt.election))
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				if tt.ended {
-					cancel()
-				}
-				if err := s.Close(ctx); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-				if d := time.Since(began); d > tt.want {
-					t.Errorf("Close took %v, want at most %v", d, tt.want)
-				}
-				for range keys {
-					if d := (<-locked).Sub(began); tt.locked > 0 && d > tt.locked {
-						t.Errorf("the key was locked %v after Close began, want within %v", d, tt.locked)
-					}
-				}
-			})
+			}
 		})
 	}
 }

@@ -21,69 +21,67 @@ func TestLostRunIsFollowed(t *testing.T) {
 		name string
 		same bool // the next run is in the same process as the lost run
 	}{{"by another process", false}, {"by the same process", true}} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				faulty := newFaulty(t, memory, nil)
-				a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
-				if c.same {
-					b = a
-				}
-				var (
-					lost, next time.Time
-					token      int64
-					finish     = make(chan struct{})
-					first      = make(chan error, 1)
-				)
-				go func() {
-					value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
-						token = dsync.HoldFrom(ctx).Token()
-						<-ctx.Done()
-						lost = time.Now()
-						if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.HoldFrom(ctx).Token() != 0 {
-							t.Errorf("the run's context ended with %v and the token %d", cause, dsync.HoldFrom(ctx).Token())
-						}
-						<-finish
-						return []byte("late"), nil
-					})
-					if value != nil {
-						t.Errorf("the lost run returned %q", value)
+		inBubble(t, c.name, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			faulty := newFaulty(t, memory, nil)
+			a, b := newSession(t, faulty, nil), newSession(t, memory, nil)
+			if c.same {
+				b = a
+			}
+			var (
+				lost, next time.Time
+				token      int64
+				finish     = make(chan struct{})
+				first      = make(chan error, 1)
+			)
+			go func() {
+				value, err := a.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+					token = dsync.HoldFrom(ctx).Token()
+					<-ctx.Done()
+					lost = time.Now()
+					if cause := context.Cause(ctx); !errors.Is(cause, dsync.ErrLost) || dsync.HoldFrom(ctx).Token() != 0 {
+						t.Errorf("the run's context ended with %v and the token %d", cause, dsync.HoldFrom(ctx).Token())
 					}
-					first <- err
-				}()
-				synctest.Wait()
-				faulty.Cut()
-				second := make(chan error, 1)
-				go func() {
-					_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
-						next = time.Now()
-						if tok := dsync.HoldFrom(ctx).Token(); tok <= token {
-							t.Errorf("token %d after %d", tok, token)
-						}
-						return []byte("v"), nil
-					})
-					second <- err
-				}()
-				time.Sleep(2 * ttl)
-				faulty.Heal()
-				time.Sleep(ttl)
-				synctest.Wait()
-				if c.same != next.IsZero() {
-					t.Errorf("the next run has begun: %t; want true, unless it must wait for the lost run of its own process to return", !next.IsZero())
+					<-finish
+					return []byte("late"), nil
+				})
+				if value != nil {
+					t.Errorf("the lost run returned %q", value)
 				}
-				close(finish)
-				err := <-first
-				wantErr(t, "the lost run", err, dsync.ErrLost)
-				if err := <-second; err != nil {
-					t.Errorf("the next: %v", err)
-				}
-				if d := next.Sub(lost); lost.IsZero() || d < grace {
-					t.Errorf("the next run began %v after the lost one was notified, want at least the grace of %v", d, grace)
-				}
-				time.Sleep(ttl)
-				wantDone(t, a.Once("k"), "v")
-				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
-			})
+				first <- err
+			}()
+			synctest.Wait()
+			faulty.Cut()
+			second := make(chan error, 1)
+			go func() {
+				_, err := b.Once("k").DoValue(background, func(ctx context.Context) ([]byte, error) {
+					next = time.Now()
+					if tok := dsync.HoldFrom(ctx).Token(); tok <= token {
+						t.Errorf("token %d after %d", tok, token)
+					}
+					return []byte("v"), nil
+				})
+				second <- err
+			}()
+			time.Sleep(2 * ttl)
+			faulty.Heal()
+			time.Sleep(ttl)
+			synctest.Wait()
+			if c.same != next.IsZero() {
+				t.Errorf("the next run has begun: %t; want true, unless it must wait for the lost run of its own process to return", !next.IsZero())
+			}
+			close(finish)
+			err := <-first
+			wantErr(t, "the lost run", err, dsync.ErrLost)
+			if err := <-second; err != nil {
+				t.Errorf("the next: %v", err)
+			}
+			if d := next.Sub(lost); lost.IsZero() || d < grace {
+				t.Errorf("the next run began %v after the lost one was notified, want at least the grace of %v", d, grace)
+			}
+			time.Sleep(ttl)
+			wantDone(t, a.Once("k"), "v")
+			wantDone(t, newSession(t, memory, nil).Once("k"), "v")
 		})
 	}
 }
@@ -93,26 +91,24 @@ func TestLostRunIsFollowed(t *testing.T) {
 func TestLostRunDoesNotCount(t *testing.T) {
 	failed := errors.New("failed")
 	for _, fail := range []error{nil, failed} {
-		t.Run(fmt.Sprint(fail), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				faulty := newFaulty(t, memory, nil)
-				o := newSession(t, faulty, nil).Once("k")
-				err := o.Do(background, func(ctx context.Context) error {
-					faulty.Cut()
-					<-ctx.Done()
-					faulty.Heal()
-					return fail
-				})
-				wantErr(t, "Do", err, dsync.ErrLost)
-				if fail != nil {
-					wantErr(t, "Do", err, fail)
-				}
-				if _, done, err := o.Value(background); done || err != nil {
-					t.Errorf("Value: %t, %v", done, err)
-				}
-				sealed(t, o, "v")
+		inBubble(t, fmt.Sprint(fail), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			faulty := newFaulty(t, memory, nil)
+			o := newSession(t, faulty, nil).Once("k")
+			err := o.Do(background, func(ctx context.Context) error {
+				faulty.Cut()
+				<-ctx.Done()
+				faulty.Heal()
+				return fail
 			})
+			wantErr(t, "Do", err, dsync.ErrLost)
+			if fail != nil {
+				wantErr(t, "Do", err, fail)
+			}
+			if _, done, err := o.Value(background); done || err != nil {
+				t.Errorf("Value: %t, %v", done, err)
+			}
+			sealed(t, o, "v")
 		})
 	}
 }
@@ -123,29 +119,27 @@ func TestSealWhoseReplyIsLost(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{
 		{LoseReply: true}, {LoseRequest: true}, {LoseReply: true, Again: ttl}, {Delay: ttl / 4}, {LoseRequest: true, Again: ttl / 3},
 	} {
-		t.Run(fmt.Sprintf("%+v", fault), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				seals := 0
-				faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Method == dsynctest.MethodRelease {
-						if seals++; seals == 1 {
-							return fault
-						}
+		inBubble(t, fmt.Sprintf("%+v", fault), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			seals := 0
+			faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method == dsynctest.MethodRelease {
+					if seals++; seals == 1 {
+						return fault
 					}
-					return dsynctest.Fault{}
-				})
-				s := newSession(t, faulty, nil)
-				o := s.Once("k")
-				sealed(t, o, "v")
-				if seals < 2 {
-					t.Fatalf("%d Releases were sent, want at least 2", seals)
 				}
-				wantFree(t, memory, "k")
-				time.Sleep(2 * ttl)
-				wantDone(t, s.Once("k"), "v")
-				wantDone(t, newSession(t, memory, nil).Once("k"), "v")
+				return dsynctest.Fault{}
 			})
+			s := newSession(t, faulty, nil)
+			o := s.Once("k")
+			sealed(t, o, "v")
+			if seals < 2 {
+				t.Fatalf("%d Releases were sent, want at least 2", seals)
+			}
+			wantFree(t, memory, "k")
+			time.Sleep(2 * ttl)
+			wantDone(t, s.Once("k"), "v")
+			wantDone(t, newSession(t, memory, nil).Once("k"), "v")
 		})
 	}
 }
@@ -179,31 +173,29 @@ func TestSealNotConfirmed(t *testing.T) {
 // says that the hold was lost; the next call shows whether the key is sealed.
 func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	for _, counts := range []bool{false, true} {
-		t.Run(fmt.Sprint("counts ", counts), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				var lossy atomic.Bool
-				faulty := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
-					return dsynctest.Fault{LoseReply: lossy.Load() && counts, LoseRequest: lossy.Load() && !counts}
-				})
-				o := newSession(t, faulty, nil).Once("k")
-				value, err := o.DoValue(background, func(context.Context) ([]byte, error) {
-					lossy.Store(true)
-					return []byte("v"), nil
-				})
-				wantErr(t, "DoValue", err, dsync.ErrLost)
-				if value != nil {
-					t.Errorf("DoValue returned the value %q, want none", value)
-				}
-				lossy.Store(false)
-				if _, done, err := o.Value(background); done != counts || err != nil {
-					t.Errorf("Value: %t, %v", done, err)
-				}
-				if !counts {
-					sealed(t, o, "v")
-				}
-				wantDone(t, o, "v")
+		inBubble(t, fmt.Sprint("counts ", counts), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			var lossy atomic.Bool
+			faulty := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault {
+				return dsynctest.Fault{LoseReply: lossy.Load() && counts, LoseRequest: lossy.Load() && !counts}
 			})
+			o := newSession(t, faulty, nil).Once("k")
+			value, err := o.DoValue(background, func(context.Context) ([]byte, error) {
+				lossy.Store(true)
+				return []byte("v"), nil
+			})
+			wantErr(t, "DoValue", err, dsync.ErrLost)
+			if value != nil {
+				t.Errorf("DoValue returned the value %q, want none", value)
+			}
+			lossy.Store(false)
+			if _, done, err := o.Value(background); done != counts || err != nil {
+				t.Errorf("Value: %t, %v", done, err)
+			}
+			if !counts {
+				sealed(t, o, "v")
+			}
+			wantDone(t, o, "v")
 		})
 	}
 }

@@ -54,50 +54,48 @@ func wantDone(t testing.TB, o *dsync.Once, value string) {
 // wait for this run and get its result.
 func TestOnceRunsOnce(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				const processes, goroutines = 20, 5
-				var (
-					mu   sync.Mutex
-					runs int
-					done bool
-					wg   sync.WaitGroup
-				)
-				for range processes {
-					s := newSession(t, store, nil)
-					shared := s.Once("k")
-					for g := range goroutines {
-						o := shared
-						if g%2 == 0 {
-							o = s.Once("k")
-						}
-						wg.Go(func() {
-							value, err := o.DoValue(background, func(ctx context.Context) ([]byte, error) {
-								mu.Lock()
-								runs++
-								mu.Unlock()
-								time.Sleep(3 * ttl)
-								mu.Lock()
-								done = true
-								mu.Unlock()
-								return []byte("v"), ctx.Err()
-							})
-							mu.Lock()
-							defer mu.Unlock()
-							if err != nil || string(value) != "v" || !done {
-								t.Errorf("DoValue: %q, %v, with the run done: %t", value, err, done)
-							}
-						})
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			const processes, goroutines = 20, 5
+			var (
+				mu   sync.Mutex
+				runs int
+				done bool
+				wg   sync.WaitGroup
+			)
+			for range processes {
+				s := newSession(t, store, nil)
+				shared := s.Once("k")
+				for g := range goroutines {
+					o := shared
+					if g%2 == 0 {
+						o = s.Once("k")
 					}
+					wg.Go(func() {
+						value, err := o.DoValue(background, func(ctx context.Context) ([]byte, error) {
+							mu.Lock()
+							runs++
+							mu.Unlock()
+							time.Sleep(3 * ttl)
+							mu.Lock()
+							done = true
+							mu.Unlock()
+							return []byte("v"), ctx.Err()
+						})
+						mu.Lock()
+						defer mu.Unlock()
+						if err != nil || string(value) != "v" || !done {
+							t.Errorf("DoValue: %q, %v, with the run done: %t", value, err, done)
+						}
+					})
 				}
-				wg.Wait()
-				if runs != 1 {
-					t.Errorf("%d runs, want 1", runs)
-				}
-				wantFree(t, store, "k")
-			})
+			}
+			wg.Wait()
+			if runs != 1 {
+				t.Errorf("%d runs, want 1", runs)
+			}
+			wantFree(t, store, "k")
 		})
 	}
 }
@@ -106,48 +104,46 @@ func TestOnceRunsOnce(t *testing.T) {
 // waiter sends requests.
 func TestOnceWakesWaiters(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				runner := newSession(t, store, nil)
-				run, sealedAt := make(chan struct{}), time.Time{}
-				go runner.Once("k").Do(background, func(context.Context) error {
-					<-run
-					sealedAt = time.Now()
-					return nil
-				})
-				synctest.Wait()
-				const processes, goroutines = 10, 100
-				var wg sync.WaitGroup
-				for i := range processes + 1 {
-					s := runner
-					if i > 0 {
-						s = newSession(t, store, nil)
-					}
-					for range goroutines {
-						wg.Go(func() {
-							if err := s.Once("k").Do(background, unwanted(t)); err != nil {
-								t.Errorf("Do: %v", err)
-							}
-							if d := time.Since(sealedAt); !polling && d > 0 || d > 1500*time.Millisecond {
-								t.Errorf("a waiter returned %v after the Once was done", d)
-							}
-						})
-					}
-				}
-				synctest.Wait()
-				before := store.Counts()
-				close(run)
-				wg.Wait()
-				d := store.Counts().Since(before)
-				if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
-					t.Errorf("%d processes, each with %d waiters, sent %d requests", processes+1, goroutines, n)
-				}
-				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
-					t.Errorf("%d releases, want 1", n)
-				}
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			runner := newSession(t, store, nil)
+			run, sealedAt := make(chan struct{}), time.Time{}
+			go runner.Once("k").Do(background, func(context.Context) error {
+				<-run
+				sealedAt = time.Now()
+				return nil
 			})
+			synctest.Wait()
+			const processes, goroutines = 10, 100
+			var wg sync.WaitGroup
+			for i := range processes + 1 {
+				s := runner
+				if i > 0 {
+					s = newSession(t, store, nil)
+				}
+				for range goroutines {
+					wg.Go(func() {
+						if err := s.Once("k").Do(background, unwanted(t)); err != nil {
+							t.Errorf("Do: %v", err)
+						}
+						if d := time.Since(sealedAt); !polling && d > 0 || d > 1500*time.Millisecond {
+							t.Errorf("a waiter returned %v after the Once was done", d)
+						}
+					})
+				}
+			}
+			synctest.Wait()
+			before := store.Counts()
+			close(run)
+			wg.Wait()
+			d := store.Counts().Since(before)
+			if n := d.Commands[dsynctest.MethodAcquire]; !polling && n > processes+1 || n > 5*(processes+1) {
+				t.Errorf("%d processes, each with %d waiters, sent %d requests", processes+1, goroutines, n)
+			}
+			if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
+				t.Errorf("%d releases, want 1", n)
+			}
 		})
 	}
 }
@@ -190,66 +186,64 @@ func TestFailedRunIsFollowed(t *testing.T) {
 	}
 	for name, fail := range fails {
 		for _, same := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					a, b := newSession(t, store, nil), newSession(t, store, nil)
-					if same {
-						b = a
-					}
-					run := make(chan struct{})
-					var token int64
-					first := make(chan error, 1)
-					go func() {
-						err, finished := error(nil), false
-						defer func() {
-							if r := recover(); r != nil {
-								err = fmt.Errorf("panic: %v", r)
-							} else if !finished {
-								err = errors.New("Goexit")
-							}
-							first <- err
-						}()
-						err = a.Once("k").Do(background, func(ctx context.Context) error {
-							token = dsync.HoldFrom(ctx).Token()
-							<-run
-							return fail()
-						})
-						finished = true
-					}()
-					synctest.Wait()
-					second := make(chan error, 1)
-					ran := false
-					go func() {
-						second <- b.Once("k").Do(within(t), func(ctx context.Context) error {
-							ran = true
-							if next := dsync.HoldFrom(ctx).Token(); token == 0 || next <= token {
-								t.Errorf("token %d after %d", next, token)
-							}
-							return nil
-						})
-					}()
-					synctest.Wait()
-					if ran {
-						t.Fatal("two runs at once")
-					}
-					close(run)
-					err := <-first
-					if name == "error" {
-						wantErr(t, "Do", err, failed)
-						if errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), `"k"`) {
-							t.Errorf("Do: %v, want an error that names the key, without ErrLost", err)
+			inBubble(t, fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				a, b := newSession(t, store, nil), newSession(t, store, nil)
+				if same {
+					b = a
+				}
+				run := make(chan struct{})
+				var token int64
+				first := make(chan error, 1)
+				go func() {
+					err, finished := error(nil), false
+					defer func() {
+						if r := recover(); r != nil {
+							err = fmt.Errorf("panic: %v", r)
+						} else if !finished {
+							err = errors.New("Goexit")
 						}
-					} else if err == nil {
-						t.Error("the panic or Goexit did not reach the caller")
+						first <- err
+					}()
+					err = a.Once("k").Do(background, func(ctx context.Context) error {
+						token = dsync.HoldFrom(ctx).Token()
+						<-run
+						return fail()
+					})
+					finished = true
+				}()
+				synctest.Wait()
+				second := make(chan error, 1)
+				ran := false
+				go func() {
+					second <- b.Once("k").Do(within(t), func(ctx context.Context) error {
+						ran = true
+						if next := dsync.HoldFrom(ctx).Token(); token == 0 || next <= token {
+							t.Errorf("token %d after %d", next, token)
+						}
+						return nil
+					})
+				}()
+				synctest.Wait()
+				if ran {
+					t.Fatal("two runs at once")
+				}
+				close(run)
+				err := <-first
+				if name == "error" {
+					wantErr(t, "Do", err, failed)
+					if errors.Is(err, dsync.ErrLost) || !strings.Contains(err.Error(), `"k"`) {
+						t.Errorf("Do: %v, want an error that names the key, without ErrLost", err)
 					}
-					if err := <-second; err != nil || !ran {
-						t.Errorf("the next Do returned %v, ran %t; want nil, and a run", err, ran)
-					}
-					if err := a.Once("k").Do(background, unwanted(t)); err != nil {
-						t.Errorf("Do: %v", err)
-					}
-				})
+				} else if err == nil {
+					t.Error("the panic or Goexit did not reach the caller")
+				}
+				if err := <-second; err != nil || !ran {
+					t.Errorf("the next Do returned %v, ran %t; want nil, and a run", err, ran)
+				}
+				if err := a.Once("k").Do(background, unwanted(t)); err != nil {
+					t.Errorf("Do: %v", err)
+				}
 			})
 		}
 	}
@@ -262,43 +256,39 @@ func TestOnceKeepsItsResult(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"nil": nil, "empty": {}, "bytes": []byte("a\x00\xff"), "64 KiB": bytes.Repeat([]byte("x"), 64<<10),
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				first, err := dsync.New(store, nil)
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			first, err := dsync.New(store, nil)
+			noErr(t, err)
+			o := first.Once("k")
+			want := string(value)
+			got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return value, nil })
+			if err != nil || got == nil || string(got) != want {
+				t.Fatalf("DoValue: %d bytes, %v, want %d", len(got), err, len(want))
+			}
+			for _, b := range [][]byte{got, value} {
+				if len(b) > 0 {
+					b[0] = 'y'
 				}
-				o := first.Once("k")
-				want := string(value)
-				got, err := o.DoValue(background, func(context.Context) ([]byte, error) { return value, nil })
-				if err != nil || got == nil || string(got) != want {
-					t.Fatalf("DoValue: %d bytes, %v, want %d", len(got), err, len(want))
-				}
-				for _, b := range [][]byte{got, value} {
-					if len(b) > 0 {
-						b[0] = 'y'
-					}
-				}
-				wantDone(t, o, want)
-				if err := first.Close(background); err != nil {
-					t.Error(err)
-				}
-				s := newSession(t, store, &dsync.Options{Retention: 2 * ttl})
-				lock(t, s.Mutex("warm"))
-				time.Sleep(time.Hour)
-				if records := store.Records(); len(records) != 2 {
-					t.Errorf("the store has records of %q, want two", records)
-				}
-				o = s.Once("k")
-				if got, _, err := o.Value(background); err != nil || string(got) != want {
-					t.Errorf("Value: %d bytes, %v", len(got), err)
-				} else if len(got) > 0 {
-					got[0] = 'z'
-				}
-				wantDone(t, o, want)
-				wantDone(t, s.Once("k"), want)
-			})
+			}
+			wantDone(t, o, want)
+			if err := first.Close(background); err != nil {
+				t.Error(err)
+			}
+			s := newSession(t, store, &dsync.Options{Retention: 2 * ttl})
+			lock(t, s.Mutex("warm"))
+			time.Sleep(time.Hour)
+			if records := store.Records(); len(records) != 2 {
+				t.Errorf("the store has records of %q, want two", records)
+			}
+			o = s.Once("k")
+			if got, _, err := o.Value(background); err != nil || string(got) != want {
+				t.Errorf("Value: %d bytes, %v", len(got), err)
+			} else if len(got) > 0 {
+				got[0] = 'z'
+			}
+			wantDone(t, o, want)
+			wantDone(t, s.Once("k"), want)
 		})
 	}
 }

@@ -110,52 +110,50 @@ func TestPeriodicLast(t *testing.T) {
 // runs its own tick.
 func TestPeriodicWaitersTakeOver(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				var mu sync.Mutex
-				var order []string
-				var wg sync.WaitGroup
-				began := time.Now()
-				call := func(host, n int, fails bool) {
-					p := newSession(t, store, nil).Periodic("k")
-					wg.Go(func() {
-						ran, err := p.Do(background, at(n), func(context.Context) error {
-							time.Sleep(ttl)
-							if fails {
-								return errors.New("failed")
-							}
-							return nil
-						})
-						mu.Lock()
-						defer mu.Unlock()
-						if ran {
-							order = append(order, fmt.Sprintf("%d ran %d: %t", host, n, err == nil))
-						} else if err != nil {
-							t.Errorf("host %d: %v", host, err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			var mu sync.Mutex
+			var order []string
+			var wg sync.WaitGroup
+			began := time.Now()
+			call := func(host, n int, fails bool) {
+				p := newSession(t, store, nil).Periodic("k")
+				wg.Go(func() {
+					ran, err := p.Do(background, at(n), func(context.Context) error {
+						time.Sleep(ttl)
+						if fails {
+							return errors.New("failed")
 						}
+						return nil
 					})
-					synctest.Wait()
-				}
-				call(0, 1, true)
-				call(1, 1, true)
-				call(2, 2, false)
-				call(3, 1, false)
-				call(4, 1, false)
-				call(5, 3, false)
-				wg.Wait()
-				// The caller with tick 2 came before two callers with tick 1, but one of these two runs first.
-				want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
-				if fmt.Sprint(order) != fmt.Sprint(want) {
-					t.Errorf("the runs were %q, want %q", order, want)
-				}
-				if d := time.Since(began); !polling && d != 5*ttl {
-					t.Errorf("the calls took %v, want %v", d, 5*ttl)
-				}
-				wantLast(t, newSession(t, store, nil).Periodic("k"), 3, "")
-				wantFree(t, store, "k")
-			})
+					mu.Lock()
+					defer mu.Unlock()
+					if ran {
+						order = append(order, fmt.Sprintf("%d ran %d: %t", host, n, err == nil))
+					} else if err != nil {
+						t.Errorf("host %d: %v", host, err)
+					}
+				})
+				synctest.Wait()
+			}
+			call(0, 1, true)
+			call(1, 1, true)
+			call(2, 2, false)
+			call(3, 1, false)
+			call(4, 1, false)
+			call(5, 3, false)
+			wg.Wait()
+			// The caller with tick 2 came before two callers with tick 1, but one of these two runs first.
+			want := []string{"0 ran 1: false", "1 ran 1: false", "3 ran 1: true", "2 ran 2: true", "5 ran 3: true"}
+			if fmt.Sprint(order) != fmt.Sprint(want) {
+				t.Errorf("the runs were %q, want %q", order, want)
+			}
+			if d := time.Since(began); !polling && d != 5*ttl {
+				t.Errorf("the calls took %v, want %v", d, 5*ttl)
+			}
+			wantLast(t, newSession(t, store, nil).Periodic("k"), 3, "")
+			wantFree(t, store, "k")
 		})
 	}
 }
@@ -165,42 +163,40 @@ func TestPeriodicWaitersTakeOver(t *testing.T) {
 // waits for a run in its own process is not in the store's queue.
 func TestPeriodicOrder(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				var mu sync.Mutex
-				var order []int
-				var wg sync.WaitGroup
-				call := func(p *dsync.Periodic, n int) {
-					wg.Go(func() {
-						_, err := p.Do(background, at(n), func(context.Context) error {
-							time.Sleep(3 * ttl)
-							mu.Lock()
-							defer mu.Unlock()
-							order = append(order, n)
-							if waiting := queueLength(t, store, "k"); n == 8 && waiting != 1 {
-								t.Errorf("%d in the queue, want only the caller with tick 9", waiting)
-							}
-							return nil
-						})
-						wantErr(t, "Do", err, nil)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			var mu sync.Mutex
+			var order []int
+			var wg sync.WaitGroup
+			call := func(p *dsync.Periodic, n int) {
+				wg.Go(func() {
+					_, err := p.Do(background, at(n), func(context.Context) error {
+						time.Sleep(3 * ttl)
+						mu.Lock()
+						defer mu.Unlock()
+						order = append(order, n)
+						if waiting := queueLength(t, store, "k"); n == 8 && waiting != 1 {
+							t.Errorf("%d in the queue, want only the caller with tick 9", waiting)
+						}
+						return nil
 					})
-					synctest.Wait()
-				}
-				one := newSession(t, store, nil).Periodic("k")
-				for _, n := range []int{1, 6, 8, 7, 8} {
-					call(one, n)
-				}
-				for _, n := range []int{9, 5, 2, 4, 3} {
-					call(newSession(t, store, nil).Periodic("k"), n)
-				}
-				wg.Wait()
-				if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) {
-					t.Errorf("ticks %d have run, want %d", order, want)
-				}
-				wantFree(t, store, "k")
-			})
+					wantErr(t, "Do", err, nil)
+				})
+				synctest.Wait()
+			}
+			one := newSession(t, store, nil).Periodic("k")
+			for _, n := range []int{1, 6, 8, 7, 8} {
+				call(one, n)
+			}
+			for _, n := range []int{9, 5, 2, 4, 3} {
+				call(newSession(t, store, nil).Periodic("k"), n)
+			}
+			wg.Wait()
+			if want := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) {
+				t.Errorf("ticks %d have run, want %d", order, want)
+			}
+			wantFree(t, store, "k")
 		})
 	}
 }
@@ -214,50 +210,46 @@ func TestPeriodicWaitsForAnEndlessRun(t *testing.T) {
 		},
 		"by hand": func(t *testing.T, store *dsynctest.Memory, _ *dsync.Session) { // as if somebody had deleted the claim from the key's record
 			st, err := store.Load(background, "k", 1)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			_, notices, err := storecmd.Release(background, store, driver.Claim{Key: "k", ID: st.Holders[0].Claim}, driver.Release{})
 			wantErr(t, "Release", errors.Join(err, store.Notify(background, notices)), nil)
 		},
 	} {
 		for name, polling := range deliveries {
-			t.Run(how+", "+name, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					var requests atomic.Int64
-					net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
-						if requests.Add(1) > 1000 {
-							panic("the session sends requests without end")
-						}
-						return dsynctest.Fault{}
-					})
-					p, other := newSession(t, net, nil).Periodic("k"), newSession(t, store, nil)
-					var wg sync.WaitGroup
-					began := time.Now()
-					wg.Go(func() {
-						_, err := p.Do(background, at(1), func(context.Context) error { // the function ignores its context
-							time.Sleep(20 * ttl)
-							return nil
-						})
-						wantErr(t, "Do of the endless run", err, dsync.ErrLost)
-					})
-					synctest.Wait()
-					wg.Go(func() {
-						wantRan(t, p, 3, true)
-						if d := time.Since(began); d < 20*ttl {
-							t.Errorf("the next run in this process began after %v, while the previous one was still running", d)
-						}
-					})
-					synctest.Wait()
-					end(t, store, other)
-					wantRan(t, other.Periodic("k"), 2, true)
-					if d := time.Since(began); d > 5*ttl {
-						t.Errorf("another process got the key only after %v", d)
+			inBubble(t, how+", "+name, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				var requests atomic.Int64
+				net := dsynctest.NewFaulty(store, func(dsynctest.Request) dsynctest.Fault {
+					if requests.Add(1) > 1000 {
+						panic("the session sends requests without end")
 					}
-					wg.Wait()
+					return dsynctest.Fault{}
 				})
+				p, other := newSession(t, net, nil).Periodic("k"), newSession(t, store, nil)
+				var wg sync.WaitGroup
+				began := time.Now()
+				wg.Go(func() {
+					_, err := p.Do(background, at(1), func(context.Context) error { // the function ignores its context
+						time.Sleep(20 * ttl)
+						return nil
+					})
+					wantErr(t, "Do of the endless run", err, dsync.ErrLost)
+				})
+				synctest.Wait()
+				wg.Go(func() {
+					wantRan(t, p, 3, true)
+					if d := time.Since(began); d < 20*ttl {
+						t.Errorf("the next run in this process began after %v, while the previous one was still running", d)
+					}
+				})
+				synctest.Wait()
+				end(t, store, other)
+				wantRan(t, other.Periodic("k"), 2, true)
+				if d := time.Since(began); d > 5*ttl {
+					t.Errorf("another process got the key only after %v", d)
+				}
+				wg.Wait()
 			})
 		}
 	}
@@ -353,9 +345,7 @@ func TestPeriodicForgotten(t *testing.T) {
 			wantRan(t, ran, 9, true)
 			wantRan(t, late, 9, false)
 			wantLast(t, read, 9, "")
-			if err := admin.New(s).Forget(background, "k"); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, admin.New(s).Forget(background, "k"))
 			for n, p := range []*dsync.Periodic{ran, late, read} {
 				wantLast(t, p, n-1, "")
 				wantRan(t, p, n, true)

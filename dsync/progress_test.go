@@ -22,66 +22,62 @@ const limit = 20 * time.Second
 func TestStalledHoldEnds(t *testing.T) {
 	for _, polling := range []bool{false, true} {
 		for _, here := range []bool{false, true} {
-			t.Run(fmt.Sprintf("polling %t, others wait here %t", polling, here), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					wake := time.Duration(0)
-					if polling {
-						wake = 300 * time.Millisecond // the poll interval of the first waiter in the queue
+			inBubble(t, fmt.Sprintf("polling %t, others wait here %t", polling, here), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				wake := time.Duration(0)
+				if polling {
+					wake = 300 * time.Millisecond // the poll interval of the first waiter in the queue
+				}
+				var ends []string
+				s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{
+					Released: func(r dsync.HoldInfo) { ends = append(ends, "released "+r.Key) },
+					Lost: func(l dsync.HoldInfo) {
+						ends = append(ends, fmt.Sprintf("lost %s: %v; by the holder: %t", l.Key, l.Cause, l.ByHolder))
+					},
+				}})
+				mu, kept, next := s.Mutex("k"), s.Mutex("kept"), newSession(t, store, nil).Mutex("k")
+				lock(t, kept)
+				h := take(t, mu.Hold)
+				lost := closedAt(h.Lost())
+				got := async(func() error { return next.LockContext(background) })
+				ctx, cancel := context.WithCancel(background)
+				waits := async(func() error {
+					if !here {
+						return nil
 					}
-					var ends []string
-					s := newSession(t, store, &dsync.Options{Hooks: &dsync.Hooks{
-						Released: func(r dsync.HoldInfo) { ends = append(ends, "released "+r.Key) },
-						Lost: func(l dsync.HoldInfo) {
-							ends = append(ends, fmt.Sprintf("lost %s: %v; by the holder: %t", l.Key, l.Cause, l.ByHolder))
-						},
-					}})
-					mu, kept, next := s.Mutex("k"), s.Mutex("kept"), newSession(t, store, nil).Mutex("k")
-					lock(t, kept)
-					h := take(t, mu.Hold)
-					lost := closedAt(h.Lost())
-					got := async(func() error { return next.LockContext(background) })
-					ctx, cancel := context.WithCancel(background)
-					waits := async(func() error {
-						if !here {
-							return nil
-						}
-						return s.Mutex("k").LockContext(ctx)
-					})
-					var last time.Time
-					for range 4 {
-						if err := h.Progress(limit); err != nil {
-							t.Fatal(err)
-						}
-						last = time.Now()
-						time.Sleep(limit - time.Millisecond)
-					}
-					// From now on, the holder hangs.
-					e, at := <-got, <-lost
-					if d := at.Sub(last); d != limit {
-						t.Errorf("Lost closed %v after the last report, want %v", d, limit)
-					}
-					if d := e.at.Sub(at); e.err != nil || d < grace || d > grace+wake {
-						t.Errorf("another process got the key %v after Lost closed (%v), want between %v and %v", d, e.err, grace, grace+wake)
-					}
-					t.Logf("Lost closed %v after the last report, and another process had the key %v later", at.Sub(last), e.at.Sub(at))
-					if here && len(waits) > 0 {
-						t.Error("a waiter in this process got the key before its holder was done")
-					}
-					cancel()
-					<-waits
-					synctest.Wait()
-					if got, want := strings.Join(ends, ", "), "lost k: dsync: hold lost: dsync: no progress within the limit; by the holder: false"; got != want {
-						t.Errorf("hooks report %q, want %q", got, want)
-					}
-					h.Release(background)
-					if kept.Token() == 0 || next.Token() == 0 {
-						t.Errorf("held after the late Release: another key of the session %t, the key by its next holder %t", kept.Token() != 0, next.Token() != 0)
-					}
-					kept.Unlock()
-					next.Unlock()
+					return s.Mutex("k").LockContext(ctx)
 				})
+				var last time.Time
+				for range 4 {
+					noErr(t, h.Progress(limit))
+					last = time.Now()
+					time.Sleep(limit - time.Millisecond)
+				}
+				// From now on, the holder hangs.
+				e, at := <-got, <-lost
+				if d := at.Sub(last); d != limit {
+					t.Errorf("Lost closed %v after the last report, want %v", d, limit)
+				}
+				if d := e.at.Sub(at); e.err != nil || d < grace || d > grace+wake {
+					t.Errorf("another process got the key %v after Lost closed (%v), want between %v and %v", d, e.err, grace, grace+wake)
+				}
+				t.Logf("Lost closed %v after the last report, and another process had the key %v later", at.Sub(last), e.at.Sub(at))
+				if here && len(waits) > 0 {
+					t.Error("a waiter in this process got the key before its holder was done")
+				}
+				cancel()
+				<-waits
+				synctest.Wait()
+				if got, want := strings.Join(ends, ", "), "lost k: dsync: hold lost: dsync: no progress within the limit; by the holder: false"; got != want {
+					t.Errorf("hooks report %q, want %q", got, want)
+				}
+				h.Release(background)
+				if kept.Token() == 0 || next.Token() == 0 {
+					t.Errorf("held after the late Release: another key of the session %t, the key by its next holder %t", kept.Token() != 0, next.Token() != 0)
+				}
+				kept.Unlock()
+				next.Unlock()
 			})
 		}
 	}
@@ -91,29 +87,27 @@ func TestStalledHoldEnds(t *testing.T) {
 // later. After the grace, Healthy reports the hold until it is released.
 func TestStalledHoldStaysOver(t *testing.T) {
 	for _, late := range []time.Duration{0, grace / 2, 2 * grace} {
-		t.Run(fmt.Sprint(late), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				s := newSession(t, store, nil)
-				hold := take(t, s.Mutex("k").Hold)
-				ctx := hold.Context(background)
-				hold.Progress(limit)
-				time.Sleep(limit + late)
-				wantErr(t, "Progress", hold.Progress(time.Hour), dsync.ErrLost, dsync.ErrStalled)
-				wantErr(t, "Progress without a limit", hold.Progress(0), dsync.ErrLost, dsync.ErrStalled)
-				wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrStalled)
-				if hold.Token() != 0 {
-					t.Error("the stalled hold still has a token")
-				}
-				if late > grace {
-					wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
-				}
-				wantErr(t, "ReleaseAfter", hold.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrStalled)
-				wantHealthy(t, "after ReleaseAfter", s, nil)
-				if h := holders(t, store, "k"); len(h) > 0 {
-					t.Errorf("the key is still held by %v", h)
-				}
-			})
+		inBubble(t, fmt.Sprint(late), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			s := newSession(t, store, nil)
+			hold := take(t, s.Mutex("k").Hold)
+			ctx := hold.Context(background)
+			hold.Progress(limit)
+			time.Sleep(limit + late)
+			wantErr(t, "Progress", hold.Progress(time.Hour), dsync.ErrLost, dsync.ErrStalled)
+			wantErr(t, "Progress without a limit", hold.Progress(0), dsync.ErrLost, dsync.ErrStalled)
+			wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrLost, dsync.ErrStalled)
+			if hold.Token() != 0 {
+				t.Error("the stalled hold still has a token")
+			}
+			if late > grace {
+				wantHealthy(t, "after the grace", s, dsync.ErrStillInUse)
+			}
+			wantErr(t, "ReleaseAfter", hold.ReleaseAfter(background, time.Hour), dsync.ErrLost, dsync.ErrStalled)
+			wantHealthy(t, "after ReleaseAfter", s, nil)
+			if h := holders(t, store, "k"); len(h) > 0 {
+				t.Errorf("the key is still held by %v", h)
+			}
 		})
 	}
 }
@@ -126,9 +120,7 @@ func TestProgressTakesNoCommand(t *testing.T) {
 		time.Sleep(2 * time.Second) // until the session listens
 		before := store.Counts()
 		for i := range 5000 {
-			if err := h.Progress(time.Duration(1+i%7) * time.Second); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, h.Progress(time.Duration(1+i%7)*time.Second))
 			time.Sleep(999 * time.Millisecond)
 		}
 		if d := store.Counts().Since(before); d.Total() != 2*d.Commands[dsynctest.MethodHeartbeat] || d.Writes != d.Commands[dsynctest.MethodHeartbeat] {
@@ -160,26 +152,22 @@ func TestNextHoldHasNoLimit(t *testing.T) {
 			return take(t, mu.Hold)
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				opt := &dsync.Options{}
-				if name == "lingers" {
-					opt = lingering()
-				}
-				s := newSession(t, dsynctest.NewMemory(), opt)
-				mu := s.Mutex("k")
-				makeLinger(mu)
-				h := take(t, mu.Hold)
-				if err := h.Progress(limit); err != nil {
-					t.Fatal(err)
-				}
-				h = next(t, mu, h)
-				time.Sleep(2 * limit)
-				if h.Token() == 0 {
-					t.Error("the old limit still applies")
-				}
-				h.Release(background)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			opt := &dsync.Options{}
+			if name == "lingers" {
+				opt = lingering()
+			}
+			s := newSession(t, dsynctest.NewMemory(), opt)
+			mu := s.Mutex("k")
+			makeLinger(mu)
+			h := take(t, mu.Hold)
+			noErr(t, h.Progress(limit))
+			h = next(t, mu, h)
+			time.Sleep(2 * limit)
+			if h.Token() == 0 {
+				t.Error("the old limit still applies")
+			}
+			h.Release(background)
 		})
 	}
 }
@@ -208,30 +196,28 @@ func TestProgressByContext(t *testing.T) {
 			})
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				err := in(s, func(ctx context.Context) error {
-					type key struct{}
-					inner, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
-					defer cancel()
-					if err := dsync.HoldFrom(inner).Progress(limit); err != nil {
-						t.Error(err)
-					}
-					time.Sleep(limit - time.Millisecond)
-					if ctx.Err() != nil {
-						t.Error("the hold has stalled too early")
-					}
-					time.Sleep(time.Millisecond)
-					wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrStalled)
-					wantErr(t, "Progress", dsync.HoldFrom(inner).Progress(limit), dsync.ErrStalled)
-					return nil
-				})
-				wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrStalled)
-				if strings.Contains(err.Error(), "outer") {
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			err := in(s, func(ctx context.Context) error {
+				type key struct{}
+				inner, cancel := context.WithCancel(context.WithValue(ctx, key{}, 1))
+				defer cancel()
+				if err := dsync.HoldFrom(inner).Progress(limit); err != nil {
 					t.Error(err)
 				}
+				time.Sleep(limit - time.Millisecond)
+				if ctx.Err() != nil {
+					t.Error("the hold has stalled too early")
+				}
+				time.Sleep(time.Millisecond)
+				wantErr(t, "the context's cause", context.Cause(ctx), dsync.ErrStalled)
+				wantErr(t, "Progress", dsync.HoldFrom(inner).Progress(limit), dsync.ErrStalled)
+				return nil
 			})
+			wantErr(t, "Do", err, dsync.ErrLost, dsync.ErrStalled)
+			if strings.Contains(err.Error(), "outer") {
+				t.Error(err)
+			}
 		})
 	}
 }

@@ -66,9 +66,7 @@ func heldAsEach() []heldAs {
 		}},
 		{"Lease", func(t *testing.T, s *dsync.Session) (context.Context, func()) {
 			l, err := s.Mutex("k").Lease(background, time.Hour)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			over, end := context.WithCancelCause(background)
 			go func() {
 				<-l.Lost()
@@ -96,47 +94,45 @@ func wantClosed(t *testing.T, over <-chan struct{}) {
 // keeps it.
 func TestRecordOfAHeldKeyDeleted(t *testing.T) {
 	for _, u := range heldAsEach() {
-		t.Run(u.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var log bytes.Buffer
-				store := dsynctest.NewMemory()
-				a := newSession(t, store, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
-				b := newSession(t, store, nil)
-				over, release := u.hold(t, a)
-				time.Sleep(5 * ttl)
-				if over.Err() != nil {
-					t.Fatal("the hold ended before the record was deleted:", context.Cause(over))
-				}
-				store.DeleteRecord("k")
-				deleted := time.Now()
-				theirs, releaseTheirs := u.hold(t, b)
-				wantClosed(t, over.Done())
-				if d := time.Since(deleted); d > ttl/3*11/10 {
-					t.Errorf("the holder was notified after %v, want within a heartbeat interval", d)
-				}
-				wantErr(t, "the cause", context.Cause(over), dsync.ErrLost, dsync.ErrRecordDeleted)
-				release()
-				time.Sleep(5 * ttl)
-				if theirs.Err() != nil {
-					t.Error("the new holder has lost the key:", context.Cause(theirs))
-				}
-				releaseTheirs()
-				synctest.Wait() // the log is written by another goroutine
-				if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"k\" in memory`) {
-					t.Errorf("the log has %q, want one error that names the record", said)
-				}
-				if err := a.Healthy(); err != nil {
-					t.Error("Healthy:", err)
-				}
-				if strings.HasPrefix(u.name, "Once") {
-					return
-				}
-				again, releaseAgain := u.hold(t, a)
-				if again.Err() != nil {
-					t.Error("the next hold has ended:", context.Cause(again))
-				}
-				releaseAgain()
-			})
+		inBubble(t, u.name, func(t *testing.T) {
+			var log bytes.Buffer
+			store := dsynctest.NewMemory()
+			a := newSession(t, store, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+			b := newSession(t, store, nil)
+			over, release := u.hold(t, a)
+			time.Sleep(5 * ttl)
+			if over.Err() != nil {
+				t.Fatal("the hold ended before the record was deleted:", context.Cause(over))
+			}
+			store.DeleteRecord("k")
+			deleted := time.Now()
+			theirs, releaseTheirs := u.hold(t, b)
+			wantClosed(t, over.Done())
+			if d := time.Since(deleted); d > ttl/3*11/10 {
+				t.Errorf("the holder was notified after %v, want within a heartbeat interval", d)
+			}
+			wantErr(t, "the cause", context.Cause(over), dsync.ErrLost, dsync.ErrRecordDeleted)
+			release()
+			time.Sleep(5 * ttl)
+			if theirs.Err() != nil {
+				t.Error("the new holder has lost the key:", context.Cause(theirs))
+			}
+			releaseTheirs()
+			synctest.Wait() // the log is written by another goroutine
+			if said := log.String(); strings.Count(said, "level=ERROR") != 1 || !strings.Contains(said, `key \"k\" in memory`) {
+				t.Errorf("the log has %q, want one error that names the record", said)
+			}
+			if err := a.Healthy(); err != nil {
+				t.Error("Healthy:", err)
+			}
+			if strings.HasPrefix(u.name, "Once") {
+				return
+			}
+			again, releaseAgain := u.hold(t, a)
+			if again.Err() != nil {
+				t.Error("the next hold has ended:", context.Cause(again))
+			}
+			releaseAgain()
 		})
 	}
 }
@@ -213,30 +209,26 @@ func TestReadingShowsAnotherHolder(t *testing.T) {
 		},
 		"Queue": func(s *dsync.Session) error { _, err := engine.Of(s).Queue(background, "k"); return err },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a, b := newSession(t, store, nil), newSession(t, store, nil)
-				ma, mb := a.Mutex("k"), b.Mutex("k")
-				maHold := take(t, ma.Hold)
-				time.Sleep(time.Second)
-				if err := read(a); err != nil || isClosed(maHold.Lost()) {
-					t.Fatalf("%v; the first reading ended the hold: %t", err, isClosed(maHold.Lost()))
-				}
-				store.DeleteRecord("k")
-				lock(t, mb)
-				if err := read(a); err != nil {
-					t.Fatal(err)
-				}
-				if !isClosed(maHold.Lost()) {
-					t.Fatal("the reading did not end the hold")
-				}
-				wantErr(t, "Release", maHold.Release(background), dsync.ErrLost, dsync.ErrRecordDeleted)
-				if mb.Token() == 0 {
-					t.Error("the other holder has lost the key")
-				}
-				mb.Unlock()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a, b := newSession(t, store, nil), newSession(t, store, nil)
+			ma, mb := a.Mutex("k"), b.Mutex("k")
+			maHold := take(t, ma.Hold)
+			time.Sleep(time.Second)
+			if err := read(a); err != nil || isClosed(maHold.Lost()) {
+				t.Fatalf("%v; the first reading ended the hold: %t", err, isClosed(maHold.Lost()))
+			}
+			store.DeleteRecord("k")
+			lock(t, mb)
+			noErr(t, read(a))
+			if !isClosed(maHold.Lost()) {
+				t.Fatal("the reading did not end the hold")
+			}
+			wantErr(t, "Release", maHold.Release(background), dsync.ErrLost, dsync.ErrRecordDeleted)
+			if mb.Token() == 0 {
+				t.Error("the other holder has lost the key")
+			}
+			mb.Unlock()
 		})
 	}
 }
@@ -307,32 +299,30 @@ func (s *forgetfulStore) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.
 // becomes the holder, and the others join the queue. The former holder is notified.
 func TestWaiterJoinsAgain(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				a, b, c := newSession(t, store, nil), newSession(t, store, nil), newSession(t, store, nil)
-				ma, mb, mc := a.Mutex("k"), b.Mutex("k"), c.Mutex("k")
-				lock(t, ma)
-				got := make(chan *dsync.Mutex, 2)
-				for _, m := range []*dsync.Mutex{mb, mc} {
-					go func() { m.Lock(); got <- m }()
-				}
-				time.Sleep(time.Second)
-				store.DeleteRecord("k")
-				deleted := time.Now()
-				first := <-got
-				if d := time.Since(deleted); d > ttl*12/10 {
-					t.Errorf("the first waiter got the key after %v, want by its next poll", d)
-				}
-				time.Sleep(2 * ttl)
-				if !isClosed(ma.Lost()) || first.Token() == 0 {
-					t.Errorf("the first holder is notified: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Token() != 0)
-				}
-				ma.Unlock()
-				first.Unlock()
-				(<-got).Unlock()
-			})
+		inBubble(t, fmt.Sprint("polling ", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			a, b, c := newSession(t, store, nil), newSession(t, store, nil), newSession(t, store, nil)
+			ma, mb, mc := a.Mutex("k"), b.Mutex("k"), c.Mutex("k")
+			lock(t, ma)
+			got := make(chan *dsync.Mutex, 2)
+			for _, m := range []*dsync.Mutex{mb, mc} {
+				go func() { m.Lock(); got <- m }()
+			}
+			time.Sleep(time.Second)
+			store.DeleteRecord("k")
+			deleted := time.Now()
+			first := <-got
+			if d := time.Since(deleted); d > ttl*12/10 {
+				t.Errorf("the first waiter got the key after %v, want by its next poll", d)
+			}
+			time.Sleep(2 * ttl)
+			if !isClosed(ma.Lost()) || first.Token() == 0 {
+				t.Errorf("the first holder is notified: %t; the next one has the key: %t", isClosed(ma.Lost()), first.Token() != 0)
+			}
+			ma.Unlock()
+			first.Unlock()
+			(<-got).Unlock()
 		})
 	}
 }

@@ -32,9 +32,7 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		}
 		register := func(id string) {
 			now, err := memory.Register(background, driver.Member{ID: id, TTL: ttl})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			c := driver.Claim{Key: "k", ID: id + ".1", Session: id, Kind: driver.KindMutex, Weight: 1, Limit: 1}
 			if _, _, err := storecmd.Acquire(background, memory, c, true, []string{"a"}, now.Add(time.Minute)); err != nil {
 				t.Fatal(err)
@@ -56,9 +54,7 @@ func TestStatusShowsLapsedSessions(t *testing.T) {
 		if !held() {
 			t.Error("not held by a live session")
 		}
-		if err := storecmd.Unregister(background, memory, "b"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, storecmd.Unregister(background, memory, "b"))
 		if held() {
 			t.Error("held by an expired session")
 		}

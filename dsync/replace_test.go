@@ -129,44 +129,42 @@ func TestReplacingCommandIsLost(t *testing.T) {
 		{"late", dsynctest.Fault{Delay: ttl}},
 		{"twice", dsynctest.Fault{Again: ttl / 2}},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				n := 0
-				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Replaces == "" {
-						return dsynctest.Fault{}
-					}
-					n++
-					return c.fault
-				})
-				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
-				first := take(t, s.Mutex("k").Hold)
-				inside, most := 0, 0
-				done := waiters(t, s, 3, func() {
-					inside++
-					most = max(most, inside)
-					time.Sleep(time.Millisecond)
-					inside--
-				})
-				if err := first.Release(background); err != nil {
-					t.Errorf("Release: %v", err)
+		inBubble(t, c.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			n := 0
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Replaces == "" {
+					return dsynctest.Fault{}
 				}
-				done()
-				if most != 1 {
-					t.Errorf("%d callers held the key at once", most)
-				}
-				if n == 0 {
-					t.Error("no claim was replaced")
-				}
-				time.Sleep(2 * ttl)
-				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
-					t.Errorf("the key is held by %v with %d in the queue, after all have unlocked", h, q)
-				}
-				if id := s.ID(); id == "" {
-					t.Error("the session was lost")
-				}
+				n++
+				return c.fault
 			})
+			s := newSession(t, f, &dsync.Options{HandOffTime: -1})
+			first := take(t, s.Mutex("k").Hold)
+			inside, most := 0, 0
+			done := waiters(t, s, 3, func() {
+				inside++
+				most = max(most, inside)
+				time.Sleep(time.Millisecond)
+				inside--
+			})
+			if err := first.Release(background); err != nil {
+				t.Errorf("Release: %v", err)
+			}
+			done()
+			if most != 1 {
+				t.Errorf("%d callers held the key at once", most)
+			}
+			if n == 0 {
+				t.Error("no claim was replaced")
+			}
+			time.Sleep(2 * ttl)
+			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
+				t.Errorf("the key is held by %v with %d in the queue, after all have unlocked", h, q)
+			}
+			if id := s.ID(); id == "" {
+				t.Error("the session was lost")
+			}
 		})
 	}
 }
@@ -175,44 +173,42 @@ func TestReplacingCommandIsLost(t *testing.T) {
 // session is closed, the caller's claim does not remain in the store.
 func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 	for _, how := range []string{"cancelled", "cancelled and lost", "closed"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				f := newFaulty(t, store, func(r dsynctest.Request) (fault dsynctest.Fault) {
-					if r.Replaces != "" {
-						fault.Delay, fault.ReplyDelay = 100*time.Millisecond, 100*time.Millisecond
-						fault.LoseRequest = how == "cancelled and lost"
-					}
-					return fault
-				})
-				s := newSession(t, f, &dsync.Options{HandOffTime: -1})
-				first := take(t, s.Mutex("k").Hold)
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				got := make(chan error, 1)
-				go func() { got <- s.Mutex("k").LockContext(ctx) }()
-				synctest.Wait()
-				unlocked := make(chan error, 1)
-				go func() { unlocked <- first.Release(background) }()
-				time.Sleep(50 * time.Millisecond)
-				want := dsync.ErrClosed
-				if how == "closed" {
-					s.Close(background)
-				} else {
-					want = context.Canceled
-					cancel()
+		inBubble(t, how, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			f := newFaulty(t, store, func(r dsynctest.Request) (fault dsynctest.Fault) {
+				if r.Replaces != "" {
+					fault.Delay, fault.ReplyDelay = 100*time.Millisecond, 100*time.Millisecond
+					fault.LoseRequest = how == "cancelled and lost"
 				}
-				if err := <-got; !errors.Is(err, want) {
-					t.Errorf("LockContext: %v, want %v", err, want)
-				}
-				if err := <-unlocked; err != nil {
-					t.Errorf("Release: %v", err)
-				}
-				time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up after it
-				if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
-					t.Errorf("the key is held by %v with %d in the queue", h, q)
-				}
+				return fault
 			})
+			s := newSession(t, f, &dsync.Options{HandOffTime: -1})
+			first := take(t, s.Mutex("k").Hold)
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			got := make(chan error, 1)
+			go func() { got <- s.Mutex("k").LockContext(ctx) }()
+			synctest.Wait()
+			unlocked := make(chan error, 1)
+			go func() { unlocked <- first.Release(background) }()
+			time.Sleep(50 * time.Millisecond)
+			want := dsync.ErrClosed
+			if how == "closed" {
+				s.Close(background)
+			} else {
+				want = context.Canceled
+				cancel()
+			}
+			if err := <-got; !errors.Is(err, want) {
+				t.Errorf("LockContext: %v, want %v", err, want)
+			}
+			if err := <-unlocked; err != nil {
+				t.Errorf("Release: %v", err)
+			}
+			time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up after it
+			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
+				t.Errorf("the key is held by %v with %d in the queue", h, q)
+			}
 		})
 	}
 }
@@ -240,9 +236,7 @@ func TestNextCallerGivesUpDuringUnlock(t *testing.T) {
 			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 				t.Fatalf("the key is held by %v with %d in the queue", h, q)
 			}
-			if err := errOf(s.Mutex("k").TryHold(background)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errOf(s.Mutex("k").TryHold(background)))
 		})
 	}
 }

@@ -129,38 +129,36 @@ func TestLocalReadersWaitForLostWriter(t *testing.T) {
 // is over or the last of them has unlocked.
 func TestForceNotifiesReaders(t *testing.T) {
 	for _, done := range []bool{false, true} {
-		t.Run(fmt.Sprint("done ", done), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				readers := newSession(t, store, &dsync.Options{AlwaysListen: true}).RWMutex("k")
-				first, second := take(t, readers.RHold), take(t, readers.RHold)
-				time.Sleep(time.Second)
-				start := time.Now()
-				other := newSession(t, store, nil)
-				var writer *holding
-				locked := async(func() (err error) { writer, err = forceWriter(other)(background); return err })
-				<-first.Lost()
-				if !isClosed(second.Lost()) {
-					t.Error("only one of two readers was notified")
+		inBubble(t, fmt.Sprint("done ", done), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			readers := newSession(t, store, &dsync.Options{AlwaysListen: true}).RWMutex("k")
+			first, second := take(t, readers.RHold), take(t, readers.RHold)
+			time.Sleep(time.Second)
+			start := time.Now()
+			other := newSession(t, store, nil)
+			var writer *holding
+			locked := async(func() (err error) { writer, err = forceWriter(other)(background); return err })
+			<-first.Lost()
+			if !isClosed(second.Lost()) {
+				t.Error("only one of two readers was notified")
+			}
+			want := grace
+			if done {
+				for _, h := range []*dsync.Hold{first, second} {
+					time.Sleep(grace / 4)
+					wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
 				}
-				want := grace
-				if done {
-					for _, h := range []*dsync.Hold{first, second} {
-						time.Sleep(grace / 4)
-						wantErr(t, "Release", h.Release(background), dsync.ErrLost, dsync.ErrRevoked)
-					}
-					want = grace / 2
-				}
-				if e := <-locked; e.err != nil {
-					t.Fatal(e.err)
-				}
-				if d := time.Since(start); d != want {
-					t.Errorf("the key was locked %v after the readers were notified, want %v", d, want)
-				}
-				writer.done()
-				first.Release(background)
-				second.Release(background)
-			})
+				want = grace / 2
+			}
+			if e := <-locked; e.err != nil {
+				t.Fatal(e.err)
+			}
+			if d := time.Since(start); d != want {
+				t.Errorf("the key was locked %v after the readers were notified, want %v", d, want)
+			}
+			writer.done()
+			first.Release(background)
+			second.Release(background)
 		})
 	}
 }
@@ -169,49 +167,47 @@ func TestForceNotifiesReaders(t *testing.T) {
 // even if both readers share a claim.
 func TestReadersAreNotifiedOfLossesOnly(t *testing.T) {
 	for name, turn := range map[string]time.Duration{"share": 0, "don't share": -1} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newFaulty(t, dsynctest.NewMemory(), nil)
-				rw := newSession(t, f, &dsync.Options{HandOffTime: turn}).RWMutex("k")
-				first := take(t, rw.RHold)
-				lost := first.Lost()
-				for range 2 {
-					h := take(t, rw.RHold)
-					if h.Token() == 0 {
-						t.Error("a reader's hold has no token")
-					}
-					h.Release(background)
-					if !isClosed(h.Lost()) || h.Token() != 0 {
-						t.Error("a reader's hold has not ended with its release")
-					}
+		inBubble(t, name, func(t *testing.T) {
+			f := newFaulty(t, dsynctest.NewMemory(), nil)
+			rw := newSession(t, f, &dsync.Options{HandOffTime: turn}).RWMutex("k")
+			first := take(t, rw.RHold)
+			lost := first.Lost()
+			for range 2 {
+				h := take(t, rw.RHold)
+				if h.Token() == 0 {
+					t.Error("a reader's hold has no token")
 				}
-				synctest.Wait()
-				if isClosed(lost) || first.Lost() != lost || first.Token() == 0 {
-					t.Error("a reader's hold ended with another reader's release")
+				h.Release(background)
+				if !isClosed(h.Lost()) || h.Token() != 0 {
+					t.Error("a reader's hold has not ended with its release")
 				}
-				first.Release(background)
-				if !isClosed(lost) {
-					t.Error("Lost is open after the last release")
-				}
+			}
+			synctest.Wait()
+			if isClosed(lost) || first.Lost() != lost || first.Token() == 0 {
+				t.Error("a reader's hold ended with another reader's release")
+			}
+			first.Release(background)
+			if !isClosed(lost) {
+				t.Error("Lost is open after the last release")
+			}
 
-				both := []*dsync.Hold{take(t, rw.RHold), take(t, rw.RHold)}
-				f.Cut()
-				time.Sleep(2 * ttl)
-				for _, h := range both {
-					if !isClosed(h.Lost()) || h.Token() != 0 {
-						t.Error("a reader was not notified of the loss")
-					}
+			both := []*dsync.Hold{take(t, rw.RHold), take(t, rw.RHold)}
+			f.Cut()
+			time.Sleep(2 * ttl)
+			for _, h := range both {
+				if !isClosed(h.Lost()) || h.Token() != 0 {
+					t.Error("a reader was not notified of the loss")
 				}
-				f.Heal()
-				next := take(t, rw.RHold)
-				for _, h := range both {
-					wantErr(t, "Release of a lost hold", h.Release(background), dsync.ErrLost)
-				}
-				if isClosed(next.Lost()) || next.Token() == 0 {
-					t.Error("the next reader's hold has ended, too")
-				}
-				next.Release(background)
-			})
+			}
+			f.Heal()
+			next := take(t, rw.RHold)
+			for _, h := range both {
+				wantErr(t, "Release of a lost hold", h.Release(background), dsync.ErrLost)
+			}
+			if isClosed(next.Lost()) || next.Token() == 0 {
+				t.Error("the next reader's hold has ended, too")
+			}
+			next.Release(background)
 		})
 	}
 }

@@ -15,54 +15,52 @@ import (
 // together.
 func TestRWMutexServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 7} {
-		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var all []*dsync.Session
-				for range sessions {
-					all = append(all, newSession(t, store, nil))
-				}
-				first := all[0].RWMutex("k")
-				rlock(t, first)
-				var (
-					mu    sync.Mutex
-					order []string
-					wg    sync.WaitGroup
-				)
-				note := func(what string) {
-					mu.Lock()
-					defer mu.Unlock()
-					order = append(order, what)
-				}
-				for i, who := range []string{"w", "r", "r", "w", "w", "r"} {
-					rw := all[(i+1)%sessions].RWMutex("k")
-					wg.Go(func() {
-						name := fmt.Sprint(who, i)
-						if who == "w" {
-							rw.Lock()
-							defer rw.Unlock()
-						} else {
-							rw.RLock()
-							defer rw.RUnlock()
-						}
-						note("+" + name)
-						time.Sleep(time.Duration(i+1) * 10 * time.Millisecond)
-						note("-" + name)
-					})
-					time.Sleep(10 * time.Millisecond)
-				}
-				if late := all[0].RWMutex("k"); late.TryRLock() {
-					t.Error("TryRLock overtook a waiting writer")
-					late.RUnlock()
-				}
-				first.RUnlock()
-				wg.Wait()
-				// Either of the two readers may be first.
-				got := strings.Replace(strings.Join(order, " "), "+r2 +r1", "+r1 +r2", 1)
-				if want := "+w0 -w0 +r1 +r2 -r1 -r2 +w3 -w3 +w4 -w4 +r5 -r5"; got != want {
-					t.Errorf("waiters were served in the order %s, want %s", got, want)
-				}
-			})
+		inBubble(t, fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var all []*dsync.Session
+			for range sessions {
+				all = append(all, newSession(t, store, nil))
+			}
+			first := all[0].RWMutex("k")
+			rlock(t, first)
+			var (
+				mu    sync.Mutex
+				order []string
+				wg    sync.WaitGroup
+			)
+			note := func(what string) {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, what)
+			}
+			for i, who := range []string{"w", "r", "r", "w", "w", "r"} {
+				rw := all[(i+1)%sessions].RWMutex("k")
+				wg.Go(func() {
+					name := fmt.Sprint(who, i)
+					if who == "w" {
+						rw.Lock()
+						defer rw.Unlock()
+					} else {
+						rw.RLock()
+						defer rw.RUnlock()
+					}
+					note("+" + name)
+					time.Sleep(time.Duration(i+1) * 10 * time.Millisecond)
+					note("-" + name)
+				})
+				time.Sleep(10 * time.Millisecond)
+			}
+			if late := all[0].RWMutex("k"); late.TryRLock() {
+				t.Error("TryRLock overtook a waiting writer")
+				late.RUnlock()
+			}
+			first.RUnlock()
+			wg.Wait()
+			// Either of the two readers may be first.
+			got := strings.Replace(strings.Join(order, " "), "+r2 +r1", "+r1 +r2", 1)
+			if want := "+w0 -w0 +r1 +r2 -r1 -r2 +w3 -w3 +w4 -w4 +r5 -r5"; got != want {
+				t.Errorf("waiters were served in the order %s, want %s", got, want)
+			}
 		})
 	}
 }
@@ -106,24 +104,22 @@ func wantNoStarving(t *testing.T, polling bool, one sync.Locker, d time.Duration
 func TestWriterIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, readers := range []string{"same process", "one other process", "many processes"} {
-			t.Run(name+" "+readers, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					w, other := newSession(t, store, nil), newSession(t, store, nil)
-					var crowd []sync.Locker
-					for range 8 {
-						s := other
-						switch readers {
-						case "same process":
-							s = w
-						case "many processes":
-							s = newSession(t, store, nil)
-						}
-						crowd = append(crowd, s.RWMutex("k").RLocker())
+			inBubble(t, name+" "+readers, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				w, other := newSession(t, store, nil), newSession(t, store, nil)
+				var crowd []sync.Locker
+				for range 8 {
+					s := other
+					switch readers {
+					case "same process":
+						s = w
+					case "many processes":
+						s = newSession(t, store, nil)
 					}
-					wantNoStarving(t, polling, w.RWMutex("k"), 80*time.Millisecond, crowd)
-				})
+					crowd = append(crowd, s.RWMutex("k").RLocker())
+				}
+				wantNoStarving(t, polling, w.RWMutex("k"), 80*time.Millisecond, crowd)
 			})
 		}
 	}
@@ -133,20 +129,18 @@ func TestWriterIsNotStarved(t *testing.T) {
 func TestReaderIsNotStarved(t *testing.T) {
 	for name, polling := range deliveries {
 		for _, same := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					r, other := newSession(t, store, nil), newSession(t, store, nil)
-					if same {
-						other = r
-					}
-					var crowd []sync.Locker
-					for range 4 {
-						crowd = append(crowd, other.RWMutex("k"))
-					}
-					wantNoStarving(t, polling, r.RWMutex("k").RLocker(), 10*time.Millisecond, crowd)
-				})
+			inBubble(t, fmt.Sprintf("%s same process %t", name, same), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				r, other := newSession(t, store, nil), newSession(t, store, nil)
+				if same {
+					other = r
+				}
+				var crowd []sync.Locker
+				for range 4 {
+					crowd = append(crowd, other.RWMutex("k"))
+				}
+				wantNoStarving(t, polling, r.RWMutex("k").RLocker(), 10*time.Millisecond, crowd)
 			})
 		}
 	}

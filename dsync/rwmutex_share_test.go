@@ -1,6 +1,7 @@
 package dsync_test
 
 import (
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -85,32 +86,30 @@ func TestConcurrentReadersRequestOnce(t *testing.T) {
 // Overlapping readers share one hold for seconds if the store can notify, and for HandOffTime if it can't.
 func TestOverlappingReadersCost(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				rw := newSession(t, store, nil).RWMutex("k")
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			rw := newSession(t, store, nil).RWMutex("k")
+			rlock(t, rw)
+			before := store.Counts()
+			const seconds = 60
+			for range seconds * 100 {
 				rlock(t, rw)
-				before := store.Counts()
-				const seconds = 60
-				for range seconds * 100 {
-					rlock(t, rw)
-					time.Sleep(10 * time.Millisecond)
-					rw.RUnlock()
-				}
-				asked := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
-				if most := seconds/5 + 3; !polling && asked > most {
-					t.Errorf("readers that overlap for %d s sent %d requests, want at most %d", seconds, asked, most)
-				}
-				// HandOffTime is 50ms.
-				if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
-					t.Errorf("readers that overlap for %d s sent %d requests, want %d to %d", seconds, asked, least, most)
-				}
+				time.Sleep(10 * time.Millisecond)
 				rw.RUnlock()
-				if h := holders(t, store, "k"); len(h) != 0 {
-					t.Errorf("holders left behind: %v", h)
-				}
-			})
+			}
+			asked := store.Counts().Since(before).Commands[dsynctest.MethodAcquire]
+			if most := seconds/5 + 3; !polling && asked > most {
+				t.Errorf("readers that overlap for %d s sent %d requests, want at most %d", seconds, asked, most)
+			}
+			// HandOffTime is 50ms.
+			if least, most := seconds*10, seconds*20; polling && (asked < least || asked > most) {
+				t.Errorf("readers that overlap for %d s sent %d requests, want %d to %d", seconds, asked, least, most)
+			}
+			rw.RUnlock()
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("holders left behind: %v", h)
+			}
 		})
 	}
 }
@@ -119,56 +118,54 @@ func TestOverlappingReadersCost(t *testing.T) {
 // otherwise after HandOffTime.
 func TestReadersYieldToAWriterElsewhere(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				rs := newSession(t, store, &dsync.Options{AlwaysListen: true})
-				rw, late := rs.RWMutex("k"), rs.RWMutex("k")
-				rlock(t, rs.RWMutex("warm"))
-				synctest.Wait() // the listener is ready
-				h := take(t, rw.RHold)
-				time.Sleep(30 * time.Millisecond)
-				ws := newSession(t, store, nil)
-				var writer *dsync.Hold
-				locked := make(chan struct{})
-				go func() { writer = take(t, ws.RWMutex("k").Hold); close(locked) }()
-				synctest.Wait()
-				switch shared := late.TryRLock(); {
-				case shared && !polling:
-					t.Error("a reader shared a hold although a writer waits for it")
-					late.RUnlock()
-				case !shared && polling:
-					t.Error("a reader did not share a hold within HandOffTime, although its session can't know yet that a writer waits")
-				case shared:
-					late.RUnlock()
-				}
-				time.Sleep(30 * time.Millisecond)
-				if late.TryRLock() {
-					t.Error("after HandOffTime a hold was shared while a writer waited")
-					late.RUnlock()
-				}
-				got := make(chan *dsync.Hold, 1)
-				go func() { got <- take(t, late.RHold) }()
-				synctest.Wait()
-				if isClosed(locked) || len(got) != 0 {
-					t.Error("the writer got the key before the first reader released it, or the late reader got the key before the writer")
-				}
-				before := h.Token()
-				h.Release(background)
-				<-locked
-				wtoken := writer.Token()
-				time.Sleep(time.Second)
-				if len(got) != 0 {
-					t.Error("a reader holds the key together with a writer")
-				}
-				writer.Release(background)
-				after := <-got
-				if token := after.Token(); before >= wtoken || wtoken >= token {
-					t.Errorf("tokens of a reader, a writer, a reader: %d, %d, %d", before, wtoken, token)
-				}
-				after.Release(background)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			rs := newSession(t, store, &dsync.Options{AlwaysListen: true})
+			rw, late := rs.RWMutex("k"), rs.RWMutex("k")
+			rlock(t, rs.RWMutex("warm"))
+			synctest.Wait() // the listener is ready
+			h := take(t, rw.RHold)
+			time.Sleep(30 * time.Millisecond)
+			ws := newSession(t, store, nil)
+			var writer *dsync.Hold
+			locked := make(chan struct{})
+			go func() { writer = take(t, ws.RWMutex("k").Hold); close(locked) }()
+			synctest.Wait()
+			switch shared := late.TryRLock(); {
+			case shared && !polling:
+				t.Error("a reader shared a hold although a writer waits for it")
+				late.RUnlock()
+			case !shared && polling:
+				t.Error("a reader did not share a hold within HandOffTime, although its session can't know yet that a writer waits")
+			case shared:
+				late.RUnlock()
+			}
+			time.Sleep(30 * time.Millisecond)
+			if late.TryRLock() {
+				t.Error("after HandOffTime a hold was shared while a writer waited")
+				late.RUnlock()
+			}
+			got := make(chan *dsync.Hold, 1)
+			go func() { got <- take(t, late.RHold) }()
+			synctest.Wait()
+			if isClosed(locked) || len(got) != 0 {
+				t.Error("the writer got the key before the first reader released it, or the late reader got the key before the writer")
+			}
+			before := h.Token()
+			h.Release(background)
+			<-locked
+			wtoken := writer.Token()
+			time.Sleep(time.Second)
+			if len(got) != 0 {
+				t.Error("a reader holds the key together with a writer")
+			}
+			writer.Release(background)
+			after := <-got
+			if token := after.Token(); before >= wtoken || wtoken >= token {
+				t.Errorf("tokens of a reader, a writer, a reader: %d, %d, %d", before, wtoken, token)
+			}
+			after.Release(background)
 		})
 	}
 }
@@ -221,4 +218,51 @@ func TestReadersDoNotTrustALaterListener(t *testing.T) {
 		<-locked
 		writer.Unlock()
 	})
+}
+
+// Short-lived readers that share a long hold leave nothing behind in memory, even if they use Lost and Context.
+func TestReadersLeaveNothingBehind(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		last func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex // returns the RWMutex that the short-lived readers use
+	}{
+		{"of one RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return first }},
+		{"of another RWMutex", func(first *dsync.RWMutex, s *dsync.Session) *dsync.RWMutex { return s.RWMutex("k") }},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			first := s.RWMutex("k")
+			firstHold := take(t, first.RHold)
+			token := firstHold.Token()
+			read := func() {
+				h := take(t, test.last(first, s).RHold)
+				if h.Token() != token || isClosed(h.Lost()) {
+					t.Error("the readers do not share a claim, or a reader's hold is lost")
+				}
+				ctx := h.Context(background)
+				if h.Release(background); ctx.Err() == nil {
+					t.Error("the context of a reader outlives its hold")
+				}
+			}
+			const readers = 10_000
+			read()
+			before := objects()
+			for range readers {
+				read()
+			}
+			if n := objects() - before; n > readers/2 {
+				t.Errorf("%d former readers left %d objects in memory", readers, n)
+			}
+			firstHold.Release(background)
+		})
+	}
+}
+
+// objects returns the number of live heap objects.
+func objects() int {
+	synctest.Wait() // lets goroutines that are about to return do so
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int(m.HeapObjects)
 }

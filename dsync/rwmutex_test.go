@@ -118,75 +118,73 @@ func TestReadersHoldTogether(t *testing.T) {
 // token is greater than all earlier tokens.
 func TestRWMutexExcludes(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				var (
-					mu               sync.Mutex
-					readers, writers int
-					most             int
-					written          int64 // greatest token of a writer
-					given            int64 // greatest token of a reader or a writer
-					wg               sync.WaitGroup
-				)
-				for p := range 4 {
-					s := newSession(t, store, nil)
-					shared := s.RWMutex("k")
-					for g := range 4 {
-						wg.Go(func() {
-							for i := range 20 {
-								rw := shared
-								if g%2 == 0 {
-									rw = s.RWMutex("k")
-								}
-								if (p+g+i)%3 == 0 {
-									rw = s.RWMutex("k")
-									hold := take(t, rw.Hold)
-									mu.Lock()
-									if writers++; writers != 1 || readers != 0 {
-										t.Errorf("a writer holds the key together with %d writers and %d readers", writers-1, readers)
-									}
-									if hold.Token() <= given {
-										t.Errorf("a writer's token %d after the token %d, want it greater", hold.Token(), given)
-									}
-									written = max(written, hold.Token())
-									given = max(given, hold.Token())
-									mu.Unlock()
-									time.Sleep(time.Millisecond)
-									mu.Lock()
-									writers--
-									mu.Unlock()
-									hold.Release(background)
-									continue
-								}
-								h := take(t, rw.RHold)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			var (
+				mu               sync.Mutex
+				readers, writers int
+				most             int
+				written          int64 // greatest token of a writer
+				given            int64 // greatest token of a reader or a writer
+				wg               sync.WaitGroup
+			)
+			for p := range 4 {
+				s := newSession(t, store, nil)
+				shared := s.RWMutex("k")
+				for g := range 4 {
+					wg.Go(func() {
+						for i := range 20 {
+							rw := shared
+							if g%2 == 0 {
+								rw = s.RWMutex("k")
+							}
+							if (p+g+i)%3 == 0 {
+								rw = s.RWMutex("k")
+								hold := take(t, rw.Hold)
 								mu.Lock()
-								readers++
-								most = max(most, readers)
-								if writers != 0 {
-									t.Error("a reader holds the key together with a writer")
+								if writers++; writers != 1 || readers != 0 {
+									t.Errorf("a writer holds the key together with %d writers and %d readers", writers-1, readers)
 								}
-								if h.Token() <= written {
-									t.Errorf("a reader's token %d after a writer's %d", h.Token(), written)
+								if hold.Token() <= given {
+									t.Errorf("a writer's token %d after the token %d, want it greater", hold.Token(), given)
 								}
-								given = max(given, h.Token())
+								written = max(written, hold.Token())
+								given = max(given, hold.Token())
 								mu.Unlock()
 								time.Sleep(time.Millisecond)
 								mu.Lock()
-								readers--
+								writers--
 								mu.Unlock()
-								h.Release(background)
+								hold.Release(background)
+								continue
 							}
-						})
-					}
+							h := take(t, rw.RHold)
+							mu.Lock()
+							readers++
+							most = max(most, readers)
+							if writers != 0 {
+								t.Error("a reader holds the key together with a writer")
+							}
+							if h.Token() <= written {
+								t.Errorf("a reader's token %d after a writer's %d", h.Token(), written)
+							}
+							given = max(given, h.Token())
+							mu.Unlock()
+							time.Sleep(time.Millisecond)
+							mu.Lock()
+							readers--
+							mu.Unlock()
+							h.Release(background)
+						}
+					})
 				}
-				wg.Wait()
-				if most < 2 {
-					t.Errorf("at most %d readers held the key at once, want at least 2", most)
-				}
-				wantFree(t, store, "k")
-			})
+			}
+			wg.Wait()
+			if most < 2 {
+				t.Errorf("at most %d readers held the key at once, want at least 2", most)
+			}
+			wantFree(t, store, "k")
 		})
 	}
 }
@@ -238,40 +236,38 @@ func TestRWMutexTry(t *testing.T) {
 // behind it continue.
 func TestCancelledReadersAndWritersLeaveNothing(t *testing.T) {
 	for _, sessions := range []int{1, 2, 3} {
-		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var rws []*dsync.RWMutex
-				for range sessions {
-					rws = append(rws, newSession(t, store, nil).RWMutex("k"))
-				}
-				of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
-				rlock(t, of(0))
-				time.Sleep(100 * time.Millisecond) // longer than HandOffTime, so that the later readers can't share this hold
-				wctx, wcancel := context.WithCancel(background)
-				rctx, rcancel := context.WithCancel(background)
-				writer, reader, behind := make(chan error), make(chan error), make(chan error)
-				go func() { writer <- of(1).LockContext(wctx) }()
-				synctest.Wait()
-				go func() { reader <- errOf(of(2).RHold(rctx)) }()
-				synctest.Wait()
-				var last *dsync.Hold
-				go func() { behind <- into(&last, of(2).RHold)(within(t)) }()
-				synctest.Wait()
-				rcancel()
-				wantErr(t, "the reader", <-reader, context.Canceled)
-				wcancel()
-				wantErr(t, "the writer", <-writer, context.Canceled)
-				if err := <-behind; err != nil { // only the cancelled writer kept the reader waiting
-					t.Errorf("the reader behind: %v", err)
-				}
-				last.Release(background)
-				of(0).RUnlock()
-				synctest.Wait()
-				wantFree(t, store, "k")
-				wlock(t, of(0))
-				of(0).Unlock()
-			})
+		inBubble(t, fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var rws []*dsync.RWMutex
+			for range sessions {
+				rws = append(rws, newSession(t, store, nil).RWMutex("k"))
+			}
+			of := func(i int) *dsync.RWMutex { return rws[i%sessions] }
+			rlock(t, of(0))
+			time.Sleep(100 * time.Millisecond) // longer than HandOffTime, so that the later readers can't share this hold
+			wctx, wcancel := context.WithCancel(background)
+			rctx, rcancel := context.WithCancel(background)
+			writer, reader, behind := make(chan error), make(chan error), make(chan error)
+			go func() { writer <- of(1).LockContext(wctx) }()
+			synctest.Wait()
+			go func() { reader <- errOf(of(2).RHold(rctx)) }()
+			synctest.Wait()
+			var last *dsync.Hold
+			go func() { behind <- into(&last, of(2).RHold)(within(t)) }()
+			synctest.Wait()
+			rcancel()
+			wantErr(t, "the reader", <-reader, context.Canceled)
+			wcancel()
+			wantErr(t, "the writer", <-writer, context.Canceled)
+			if err := <-behind; err != nil { // only the cancelled writer kept the reader waiting
+				t.Errorf("the reader behind: %v", err)
+			}
+			last.Release(background)
+			of(0).RUnlock()
+			synctest.Wait()
+			wantFree(t, store, "k")
+			wlock(t, of(0))
+			of(0).Unlock()
 		})
 	}
 }

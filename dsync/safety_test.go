@@ -68,38 +68,36 @@ func TestOneHungHeartbeatCostsNothing(t *testing.T) {
 // remaining time.
 func TestDeadlineCountsFromTheSend(t *testing.T) {
 	for _, beats := range []int{0, 1, 5} {
-		t.Run(fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				const slow = time.Second
-				var (
-					sent = make(chan time.Time, 100) // the times at which the registration and the acknowledged heartbeats were sent
-					n    atomic.Int64
-				)
-				faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
-					f := dsynctest.Fault{ReplyDelay: slow}
-					switch r.Method {
-					case dsynctest.MethodHeartbeat:
-						if n.Add(1) > int64(beats) {
-							f.LoseReply = true
-							return f
-						}
-						fallthrough
-					case dsynctest.MethodRegister:
-						sent <- time.Now()
+		inBubble(t, fmt.Sprint(beats, " heartbeats"), func(t *testing.T) {
+			const slow = time.Second
+			var (
+				sent = make(chan time.Time, 100) // the times at which the registration and the acknowledged heartbeats were sent
+				n    atomic.Int64
+			)
+			faulty := newFaulty(t, dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+				f := dsynctest.Fault{ReplyDelay: slow}
+				switch r.Method {
+				case dsynctest.MethodHeartbeat:
+					if n.Add(1) > int64(beats) {
+						f.LoseReply = true
+						return f
 					}
-					return f
-				})
-				mu := newSession(t, faulty, nil).Mutex("k")
-				mu.Lock()
-				<-mu.Lost()
-				var last time.Time
-				for range beats + 1 {
-					last = <-sent
+					fallthrough
+				case dsynctest.MethodRegister:
+					sent <- time.Now()
 				}
-				if d := time.Since(last); d != lease {
-					t.Errorf("the holder was notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
-				}
+				return f
 			})
+			mu := newSession(t, faulty, nil).Mutex("k")
+			mu.Lock()
+			<-mu.Lost()
+			var last time.Time
+			for range beats + 1 {
+				last = <-sent
+			}
+			if d := time.Since(last); d != lease {
+				t.Errorf("the holder was notified %v after the last acknowledged heartbeat was sent, want %v", d, lease)
+			}
 		})
 	}
 }
@@ -111,35 +109,33 @@ func TestLostReplyHarmsNothing(t *testing.T) {
 		dsynctest.MethodRelease, dsynctest.MethodExpire, dsynctest.MethodMembers,
 	} {
 		for _, request := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s request %t", method, request), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					memory := dsynctest.NewMemory()
-					crashed := newFaulty(t, memory, nil)
-					c := newSession(t, crashed, nil)
-					lock(t, c.Mutex("k"))
-					crashed.Cut()
+			inBubble(t, fmt.Sprintf("%s request %t", method, request), func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				crashed := newFaulty(t, memory, nil)
+				c := newSession(t, crashed, nil)
+				lock(t, c.Mutex("k"))
+				crashed.Cut()
 
-					var seen atomic.Int64
-					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-						if r.Method != method {
-							return dsynctest.Fault{}
-						}
-						first := seen.Add(1) == 1
-						return dsynctest.Fault{LoseReply: first && !request, LoseRequest: first && request}
-					})
-					mu := newSession(t, faulty, nil).Mutex("k")
-					lock(t, mu)
-					time.Sleep(3 * ttl)
-					if isClosed(mu.Lost()) {
-						t.Error("the hold was lost, although only one message was lost")
+				var seen atomic.Int64
+				faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method != method {
+						return dsynctest.Fault{}
 					}
-					mu.Unlock()
-					time.Sleep(ttl)
-					if seen.Load() == 0 {
-						t.Fatalf("no %s was sent", method)
-					}
-					wantFree(t, memory, "k")
+					first := seen.Add(1) == 1
+					return dsynctest.Fault{LoseReply: first && !request, LoseRequest: first && request}
 				})
+				mu := newSession(t, faulty, nil).Mutex("k")
+				lock(t, mu)
+				time.Sleep(3 * ttl)
+				if isClosed(mu.Lost()) {
+					t.Error("the hold was lost, although only one message was lost")
+				}
+				mu.Unlock()
+				time.Sleep(ttl)
+				if seen.Load() == 0 {
+					t.Fatalf("no %s was sent", method)
+				}
+				wantFree(t, memory, "k")
 			})
 		}
 	}
@@ -157,30 +153,28 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 		{Delay: ttl / 20, Again: 2 * ttl},
 	} {
 		for _, try := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%+v try %t", fault, try), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					memory := dsynctest.NewMemory()
-					faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
-						if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
-							return fault
-						}
-						return dsynctest.Fault{}
-					})
-					s := newSession(t, faulty, nil)
-					lock(t, s.Mutex("other"))
-					ctx, cancel := context.WithTimeout(background, time.Millisecond)
-					defer cancel()
-					mu := s.Mutex("k")
-					if try {
-						wantErr(t, "try", errOf(mu.TryHold(ctx)), context.DeadlineExceeded)
-					} else {
-						wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
+			inBubble(t, fmt.Sprintf("%+v try %t", fault, try), func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				faulty := newFaulty(t, memory, func(r dsynctest.Request) dsynctest.Fault {
+					if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+						return fault
 					}
-					time.Sleep(5 * ttl)
-					if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
-						t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
-					}
+					return dsynctest.Fault{}
 				})
+				s := newSession(t, faulty, nil)
+				lock(t, s.Mutex("other"))
+				ctx, cancel := context.WithTimeout(background, time.Millisecond)
+				defer cancel()
+				mu := s.Mutex("k")
+				if try {
+					wantErr(t, "try", errOf(mu.TryHold(ctx)), context.DeadlineExceeded)
+				} else {
+					wantErr(t, "wait", mu.LockContext(ctx), context.DeadlineExceeded)
+				}
+				time.Sleep(5 * ttl)
+				if h, n := holders(t, memory, "k"), queueLength(t, memory, "k"); len(h)+n != 0 {
+					t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
+				}
 			})
 		}
 	}
@@ -190,27 +184,25 @@ func TestAbandonedRequestLeavesNothing(t *testing.T) {
 // its claim has been released. The claim is then released once more.
 func TestRequestThatOvertakesItsReleaseIsReleasedAgain(t *testing.T) {
 	for _, unlocked := range []bool{false, true} {
-		t.Run(fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &resetStore{Memory: dsynctest.NewMemory()}
-				s := newSession(t, store, nil)
-				lock(t, s.Mutex("warm"))
-				store.resets.Store(1)
-				mu := s.Mutex("k")
-				if unlocked {
-					lock(t, mu)
-					mu.Unlock()
-				} else if err := errOf(mu.TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
-					t.Errorf("TryHold: %v, want the store's error", err)
-				}
-				time.Sleep(ttl)
-				if !isClosed(store.late) {
-					t.Fatal("the late request did not arrive")
-				}
-				if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-					t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
-				}
-			})
+		inBubble(t, fmt.Sprint("granted and unlocked ", unlocked), func(t *testing.T) {
+			store := &resetStore{Memory: dsynctest.NewMemory()}
+			s := newSession(t, store, nil)
+			lock(t, s.Mutex("warm"))
+			store.resets.Store(1)
+			mu := s.Mutex("k")
+			if unlocked {
+				lock(t, mu)
+				mu.Unlock()
+			} else if err := errOf(mu.TryHold(background)); err == nil || errors.Is(err, dsync.ErrHeld) {
+				t.Errorf("TryHold: %v, want the store's error", err)
+			}
+			time.Sleep(ttl)
+			if !isClosed(store.late) {
+				t.Fatal("the late request did not arrive")
+			}
+			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
+				t.Errorf("left behind under a live session: holders %v and %d in the queue", h, n)
+			}
 		})
 	}
 }
@@ -364,44 +356,42 @@ func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 // session releases such a claim as soon as a notice or a reply names it.
 func TestUnknownClaimIsReleasedAtOnce(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				s, other := newSession(t, store, nil), newSession(t, store, nil)
-				lock(t, other.Mutex("taken"))
-				ctx, cancel := context.WithCancel(background)
-				waited := make(chan struct{})
-				go func() { // makes the session listen
-					defer close(waited)
-					s.Mutex("taken").LockContext(ctx)
-				}()
-				time.Sleep(time.Second)
-				mu := other.Mutex("k")
-				if !polling {
-					lock(t, mu) // the two unknown claims join the queue, and the Unlock grants the first
+		inBubble(t, fmt.Sprint("polling ", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			s, other := newSession(t, store, nil), newSession(t, store, nil)
+			lock(t, other.Mutex("taken"))
+			ctx, cancel := context.WithCancel(background)
+			waited := make(chan struct{})
+			go func() { // makes the session listen
+				defer close(waited)
+				s.Mutex("taken").LockContext(ctx)
+			}()
+			time.Sleep(time.Second)
+			mu := other.Mutex("k")
+			if !polling {
+				lock(t, mu) // the two unknown claims join the queue, and the Unlock grants the first
+			}
+			for _, id := range []string{".1000000", ".1000001"} {
+				unknown := driver.Claim{
+					Key: "k", ID: s.ID() + id, Session: s.ID(),
+					Kind: driver.KindMutex, Weight: 1, Limit: 1,
 				}
-				for _, id := range []string{".1000000", ".1000001"} {
-					unknown := driver.Claim{
-						Key: "k", ID: s.ID() + id, Session: s.ID(),
-						Kind: driver.KindMutex, Weight: 1, Limit: 1,
-					}
-					if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
-						t.Fatal(err)
-					}
+				if _, _, err := storecmd.Acquire(background, store, unknown, true, nil, time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
 				}
-				if polling {
-					s.Mutex("k").TryLock() // the reply names both unknown claims: one holds the key, one waits
-				} else {
-					mu.Unlock()
-				}
-				synctest.Wait()
-				if h := holders(t, store, "k"); len(h) != 0 {
-					t.Errorf("held by a claim that nobody knows: %v", h)
-				}
-				cancel()
-				<-waited
-			})
+			}
+			if polling {
+				s.Mutex("k").TryLock() // the reply names both unknown claims: one holds the key, one waits
+			} else {
+				mu.Unlock()
+			}
+			synctest.Wait()
+			if h := holders(t, store, "k"); len(h) != 0 {
+				t.Errorf("held by a claim that nobody knows: %v", h)
+			}
+			cancel()
+			<-waited
 		})
 	}
 }
@@ -485,24 +475,22 @@ func TestLateRepliesCostNothing(t *testing.T) {
 // the session believes it.
 func TestAbsentHoldIsReleasedAgain(t *testing.T) {
 	for _, lies := range []int64{1, 2} {
-		t.Run(fmt.Sprint(lies, " times absent"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := &deposedStore{Memory: dsynctest.NewMemory()}
-				s := newSession(t, store, nil)
-				hold := take(t, s.Mutex("k").Hold)
-				store.lies.Store(lies)
-				before := store.Counts()
-				err := hold.Release(background)
-				if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
-					t.Errorf("Release: %v, want ErrLost if the claim was absent twice, and nil if only once", err)
-				}
-				if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
-					t.Error("the session believed the reply without sending a heartbeat")
-				}
-				if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
-					t.Errorf("still held: %v", h)
-				}
-			})
+		inBubble(t, fmt.Sprint(lies, " times absent"), func(t *testing.T) {
+			store := &deposedStore{Memory: dsynctest.NewMemory()}
+			s := newSession(t, store, nil)
+			hold := take(t, s.Mutex("k").Hold)
+			store.lies.Store(lies)
+			before := store.Counts()
+			err := hold.Release(background)
+			if lost := lies == 2; lost != errors.Is(err, dsync.ErrLost) || !lost && err != nil {
+				t.Errorf("Release: %v, want ErrLost if the claim was absent twice, and nil if only once", err)
+			}
+			if beats := store.Counts().Since(before).Commands[dsynctest.MethodHeartbeat]; beats == 0 {
+				t.Error("the session believed the reply without sending a heartbeat")
+			}
+			if h := holders(t, store, "k"); lies == 1 && len(h) != 0 {
+				t.Errorf("still held: %v", h)
+			}
 		})
 	}
 }

@@ -63,9 +63,7 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 			if err == nil {
 				err = store.Notify(background, notices)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}
 		synctest.Wait()
 		m.Release(1) // one of the 2 lost units

@@ -24,38 +24,36 @@ func resize(t testing.TB, m *dsync.Semaphore, size int64) {
 // If Resize makes a semaphore larger, waiters get the units that are now free, both in this process and in others.
 func TestResizeUpLetsWaitersIn(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				s := newSession(t, store, nil)
-				m, here := s.Semaphore("k", 2), s.Semaphore("k", 2)
-				elsewhere := newSession(t, store, nil).Semaphore("k", 2)
-				acquire(t, m, 2)
-				var waiting []<-chan error
-				for range 2 {
-					waiting = append(waiting, acquiring(here, 1), acquiring(elsewhere, 2))
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			s := newSession(t, store, nil)
+			m, here := s.Semaphore("k", 2), s.Semaphore("k", 2)
+			elsewhere := newSession(t, store, nil).Semaphore("k", 2)
+			acquire(t, m, 2)
+			var waiting []<-chan error
+			for range 2 {
+				waiting = append(waiting, acquiring(here, 1), acquiring(elsewhere, 2))
+			}
+			resize(t, m, 5)
+			time.Sleep(2 * time.Second)
+			for i, in := range []int{1, 1, 0, 0} { // 2 + 1 + 2
+				if len(waiting[i]) != in {
+					t.Errorf("waiter %d: served %d times, want %d", i, len(waiting[i]), in)
 				}
-				resize(t, m, 5)
-				time.Sleep(2 * time.Second)
-				for i, in := range []int{1, 1, 0, 0} { // 2 + 1 + 2
-					if len(waiting[i]) != in {
-						t.Errorf("waiter %d: served %d times, want %d", i, len(waiting[i]), in)
-					}
+			}
+			resize(t, elsewhere, 8)
+			for i, w := range waiting {
+				if err := <-w; err != nil {
+					t.Errorf("waiter %d: %v", i, err)
 				}
-				resize(t, elsewhere, 8)
-				for i, w := range waiting {
-					if err := <-w; err != nil {
-						t.Errorf("waiter %d: %v", i, err)
-					}
-				}
-				if n := sum(t, store, "k"); n != 8 {
-					t.Errorf("%d units are held, want all of the new size", n)
-				}
-				m.Release(2)
-				here.Release(2)
-				elsewhere.Release(4)
-			})
+			}
+			if n := sum(t, store, "k"); n != 8 {
+				t.Errorf("%d units are held, want all of the new size", n)
+			}
+			m.Release(2)
+			here.Release(2)
+			elsewhere.Release(4)
 		})
 	}
 }
@@ -196,50 +194,48 @@ func TestResizeFailsALocalWaiter(t *testing.T) {
 func TestFullAcquiresKeepTheirOrder(t *testing.T) {
 	for _, size := range []int64{1, 3} {
 		for _, resized := range []bool{false, true} {
-			t.Run(fmt.Sprintf("size %d resized %t", size, resized), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					s := newSession(t, store, &dsync.Options{Linger: time.Second})
-					var (
-						mu     sync.Mutex
-						order  []int
-						tokens []int64
-						at     []time.Time
-						wg     sync.WaitGroup
-					)
-					for i := range 8 {
-						m := s.Semaphore("k", size)
-						wg.Go(func() {
-							h := units(t, m, size)
-							mu.Lock()
-							order, tokens, at = append(order, i), append(tokens, h.Token()), append(at, time.Now())
-							mu.Unlock()
-							time.Sleep(10 * time.Millisecond)
-							h.Release(background)
-						})
-						synctest.Wait()
-					}
-					if resized {
-						resize(t, newSession(t, store, nil).Semaphore("k", size), 3*size)
-					}
-					wg.Wait()
-					if !resized && !slices.IsSorted(order) {
-						t.Errorf("waiters were served in the order %v", order)
-					}
-					for i := range tokens {
-						for j := range tokens {
-							if at[i].Before(at[j]) && tokens[i] >= tokens[j] {
-								t.Errorf("token %d, and after it %d", tokens[i], tokens[j])
-							}
+			inBubble(t, fmt.Sprintf("size %d resized %t", size, resized), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				s := newSession(t, store, &dsync.Options{Linger: time.Second})
+				var (
+					mu     sync.Mutex
+					order  []int
+					tokens []int64
+					at     []time.Time
+					wg     sync.WaitGroup
+				)
+				for i := range 8 {
+					m := s.Semaphore("k", size)
+					wg.Go(func() {
+						h := units(t, m, size)
+						mu.Lock()
+						order, tokens, at = append(order, i), append(tokens, h.Token()), append(at, time.Now())
+						mu.Unlock()
+						time.Sleep(10 * time.Millisecond)
+						h.Release(background)
+					})
+					synctest.Wait()
+				}
+				if resized {
+					resize(t, newSession(t, store, nil).Semaphore("k", size), 3*size)
+				}
+				wg.Wait()
+				if !resized && !slices.IsSorted(order) {
+					t.Errorf("waiters were served in the order %v", order)
+				}
+				for i := range tokens {
+					for j := range tokens {
+						if at[i].Before(at[j]) && tokens[i] >= tokens[j] {
+							t.Errorf("token %d, and after it %d", tokens[i], tokens[j])
 						}
 					}
-					// The next holder has a greater token than all holders so far.
-					h := units(t, s.Semaphore("k", size), size)
-					if h.Token() <= slices.Max(tokens) {
-						t.Errorf("token %d after %v", h.Token(), tokens)
-					}
-					h.Release(background)
-				})
+				}
+				// The next holder has a greater token than all holders so far.
+				h := units(t, s.Semaphore("k", size), size)
+				if h.Token() <= slices.Max(tokens) {
+					t.Errorf("token %d after %v", h.Token(), tokens)
+				}
+				h.Release(background)
 			})
 		}
 	}

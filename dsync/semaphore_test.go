@@ -55,50 +55,48 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 // Together, the holders never have more units than the semaphore's size, but sometimes they have all of its units.
 func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 	for name, polling := range deliveries {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				const size = 5
-				var (
-					mu      sync.Mutex
-					in, top int64
-					wg      sync.WaitGroup
-				)
-				for p := range 5 {
-					s := newSession(t, store, nil)
-					shared := s.Semaphore("k", size)
-					for g := range 4 {
-						r := rand.New(rand.NewPCG(uint64(p), uint64(g)))
-						wg.Go(func() {
-							for range 20 {
-								m := shared
-								if r.IntN(2) == 0 {
-									m = s.Semaphore("k", size)
-								}
-								n := 1 + r.Int64N(size)
-								acquire(t, m, n)
-								mu.Lock()
-								if in += n; in > size {
-									t.Errorf("%d of %d are held", in, size)
-								}
-								top = max(top, in)
-								mu.Unlock()
-								time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
-								mu.Lock()
-								in -= n
-								mu.Unlock()
-								m.Release(n)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			const size = 5
+			var (
+				mu      sync.Mutex
+				in, top int64
+				wg      sync.WaitGroup
+			)
+			for p := range 5 {
+				s := newSession(t, store, nil)
+				shared := s.Semaphore("k", size)
+				for g := range 4 {
+					r := rand.New(rand.NewPCG(uint64(p), uint64(g)))
+					wg.Go(func() {
+						for range 20 {
+							m := shared
+							if r.IntN(2) == 0 {
+								m = s.Semaphore("k", size)
 							}
-						})
-					}
+							n := 1 + r.Int64N(size)
+							acquire(t, m, n)
+							mu.Lock()
+							if in += n; in > size {
+								t.Errorf("%d of %d are held", in, size)
+							}
+							top = max(top, in)
+							mu.Unlock()
+							time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+							mu.Lock()
+							in -= n
+							mu.Unlock()
+							m.Release(n)
+						}
+					})
 				}
-				wg.Wait()
-				if top != size {
-					t.Errorf("at most %d units were held at once, want all %d", top, size)
-				}
-				wantFree(t, store, "k")
-			})
+			}
+			wg.Wait()
+			if top != size {
+				t.Errorf("at most %d units were held at once, want all %d", top, size)
+			}
+			wantFree(t, store, "k")
 		})
 	}
 }
@@ -107,38 +105,36 @@ func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
 // The waiter for many gets its units as soon as enough are free.
 func TestSemaphoreServesInOrder(t *testing.T) {
 	for _, sessions := range []int{1, 2, 5} {
-		t.Run(fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var all []*dsync.Semaphore
-				for range sessions {
-					all = append(all, newSession(t, store, nil).Semaphore("k", 4))
-				}
-				of := func(i int) *dsync.Semaphore { return all[i%sessions] }
-				acquire(t, of(0), 2)
-				acquire(t, of(1), 1)
-				heavy := acquiring(of(2), 3) // 1 is free
-				light := acquiring(of(3), 1)
-				if of(4).TryAcquire(1) {
-					t.Error("TryAcquire overtook a waiter")
-				}
-				time.Sleep(ttl)
-				if len(heavy)+len(light) != 0 {
-					t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
-				}
-				of(1).Release(1)
-				synctest.Wait()
-				if len(heavy)+len(light) != 0 {
-					t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
-				}
-				of(0).Release(2)
-				synctest.Wait()
-				if len(heavy) != 1 || len(light) != 1 {
-					t.Errorf("with all units free, %d waiters for 3 and %d for 1 were served, want one each", len(heavy), len(light))
-				}
-				of(2).Release(3)
-				of(3).Release(1)
-			})
+		inBubble(t, fmt.Sprint(sessions, " sessions"), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var all []*dsync.Semaphore
+			for range sessions {
+				all = append(all, newSession(t, store, nil).Semaphore("k", 4))
+			}
+			of := func(i int) *dsync.Semaphore { return all[i%sessions] }
+			acquire(t, of(0), 2)
+			acquire(t, of(1), 1)
+			heavy := acquiring(of(2), 3) // 1 is free
+			light := acquiring(of(3), 1)
+			if of(4).TryAcquire(1) {
+				t.Error("TryAcquire overtook a waiter")
+			}
+			time.Sleep(ttl)
+			if len(heavy)+len(light) != 0 {
+				t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
+			}
+			of(1).Release(1)
+			synctest.Wait()
+			if len(heavy)+len(light) != 0 {
+				t.Fatal("the waiter for 1 overtook the one for 3, or 3 units were granted although fewer were free")
+			}
+			of(0).Release(2)
+			synctest.Wait()
+			if len(heavy) != 1 || len(light) != 1 {
+				t.Errorf("with all units free, %d waiters for 3 and %d for 1 were served, want one each", len(heavy), len(light))
+			}
+			of(2).Release(3)
+			of(3).Release(1)
 		})
 	}
 }
@@ -289,9 +285,7 @@ func TestReleaseOfSeveralWaitsOnce(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		m := s.Semaphore("k", n)
 		for range n {
-			if err := m.Acquire(background, 1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, m.Acquire(background, 1))
 		}
 		start := time.Now()
 		m.Release(n)

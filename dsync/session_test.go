@@ -137,53 +137,51 @@ func TestIdentitiesAreDistinct(t *testing.T) {
 // holders' grace.
 func TestCloseFreesEverything(t *testing.T) {
 	for _, cancelled := range []bool{false, true} {
-		t.Run(fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				const trip = 10 * time.Millisecond
-				memory := dsynctest.NewMemory()
-				slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{ReplyDelay: trip} })
-				s, other := newSession(t, slow, nil), newSession(t, memory, nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
-				held := other.Mutex("awaited")
-				lock(t, held)
-				waiting := make(chan error)
-				go func() { waiting <- s.Mutex("awaited").LockContext(background) }()
-				time.Sleep(time.Second)
-				go func() {
-					<-mu.Lost()
-					mu.Unlock()
-				}()
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				if cancelled {
-					cancel()
-				}
-				id := s.ID()
-				go func() { wantErr(t, "the waiter", <-waiting, dsync.ErrClosed) }()
-				start := time.Now()
-				if err := s.Close(ctx); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-				if d := time.Since(start); d > 2*trip {
-					t.Errorf("Close took %v, want at most a release and an unregister of %v each", d, trip)
-				}
-				if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
-					t.Errorf("after Close: holders %v, %d in the queue", h, n)
-				}
-				if m, _, _ := storecmd.Members(background, memory, id); len(m) != 1 || !m[0].Expired {
-					t.Errorf("after Close the session is %+v, want it expired", m)
-				}
-				lock(t, other.Mutex("k"))
-				if d := time.Since(start); d > grace+margin+100*time.Millisecond {
-					t.Errorf("the key was free %v after Close", d)
-				}
-				wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)
-				wantErr(t, "TryHold on a closed session", errOf(s.Mutex("x").TryHold(background)), dsync.ErrClosed)
-				if err := s.Close(background); err != nil {
-					t.Errorf("second Close: %v", err)
-				}
-			})
+		inBubble(t, fmt.Sprint("cancelled ", cancelled), func(t *testing.T) {
+			const trip = 10 * time.Millisecond
+			memory := dsynctest.NewMemory()
+			slow := newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{ReplyDelay: trip} })
+			s, other := newSession(t, slow, nil), newSession(t, memory, nil)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			held := other.Mutex("awaited")
+			lock(t, held)
+			waiting := make(chan error)
+			go func() { waiting <- s.Mutex("awaited").LockContext(background) }()
+			time.Sleep(time.Second)
+			go func() {
+				<-mu.Lost()
+				mu.Unlock()
+			}()
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			if cancelled {
+				cancel()
+			}
+			id := s.ID()
+			go func() { wantErr(t, "the waiter", <-waiting, dsync.ErrClosed) }()
+			start := time.Now()
+			if err := s.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			if d := time.Since(start); d > 2*trip {
+				t.Errorf("Close took %v, want at most a release and an unregister of %v each", d, trip)
+			}
+			if h, n := holders(t, memory, "k"), queueLength(t, memory, "awaited"); !cancelled && len(h) != 0 || n != 0 {
+				t.Errorf("after Close: holders %v, %d in the queue", h, n)
+			}
+			if m, _, _ := storecmd.Members(background, memory, id); len(m) != 1 || !m[0].Expired {
+				t.Errorf("after Close the session is %+v, want it expired", m)
+			}
+			lock(t, other.Mutex("k"))
+			if d := time.Since(start); d > grace+margin+100*time.Millisecond {
+				t.Errorf("the key was free %v after Close", d)
+			}
+			wantErr(t, "LockContext on a closed session", s.Mutex("x").LockContext(background), dsync.ErrClosed)
+			wantErr(t, "TryHold on a closed session", errOf(s.Mutex("x").TryHold(background)), dsync.ErrClosed)
+			if err := s.Close(background); err != nil {
+				t.Errorf("second Close: %v", err)
+			}
 		})
 	}
 }
@@ -192,42 +190,40 @@ func TestCloseFreesEverything(t *testing.T) {
 // during its grace, so its key is granted to nobody else.
 func TestCloseGrantsTheGrace(t *testing.T) {
 	for _, limit := range []time.Duration{0, grace / 2, time.Hour} {
-		t.Run(fmt.Sprint("ctx of ", limit), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				memory := dsynctest.NewMemory()
-				s, other := newSession(t, memory, nil), newSession(t, memory, nil)
-				h := take(t, s.Mutex("k").Hold)
-				ctx, cancel := context.WithTimeout(background, limit)
-				defer cancel()
-				var notified time.Time
-				go func() {
-					<-h.Lost()
-					notified = time.Now()
-				}()
-				taken := make(chan time.Time, 1)
-				go func() {
-					lock(t, other.Mutex("k"))
-					taken <- time.Now()
-				}()
-				synctest.Wait()
-				if err := s.Close(ctx); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-				synctest.Wait()
-				if d := time.Since(notified); d > min(limit, grace) {
-					t.Errorf("Close took %v, want at most %v", d, min(limit, grace))
-				}
-				// If ctx ends before the grace does, the key becomes free by itself at the end of the grace, and no notice
-				// is sent.
-				late := 50 * time.Millisecond
-				if limit < grace {
-					late = 6 * time.Second // nobody notifies the waiter, so it may learn of the free key later
-				}
-				if d := (<-taken).Sub(notified); d < grace || d > grace+late {
-					t.Errorf("the key was taken %v after the holder was notified, want about the grace of %v", d, grace)
-				}
-				wantErr(t, "Release after Close", h.Release(background), dsync.ErrLost, dsync.ErrClosed)
-			})
+		inBubble(t, fmt.Sprint("ctx of ", limit), func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			s, other := newSession(t, memory, nil), newSession(t, memory, nil)
+			h := take(t, s.Mutex("k").Hold)
+			ctx, cancel := context.WithTimeout(background, limit)
+			defer cancel()
+			var notified time.Time
+			go func() {
+				<-h.Lost()
+				notified = time.Now()
+			}()
+			taken := make(chan time.Time, 1)
+			go func() {
+				lock(t, other.Mutex("k"))
+				taken <- time.Now()
+			}()
+			synctest.Wait()
+			if err := s.Close(ctx); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			synctest.Wait()
+			if d := time.Since(notified); d > min(limit, grace) {
+				t.Errorf("Close took %v, want at most %v", d, min(limit, grace))
+			}
+			// If ctx ends before the grace does, the key becomes free by itself at the end of the grace, and no notice
+			// is sent.
+			late := 50 * time.Millisecond
+			if limit < grace {
+				late = 6 * time.Second // nobody notifies the waiter, so it may learn of the free key later
+			}
+			if d := (<-taken).Sub(notified); d < grace || d > grace+late {
+				t.Errorf("the key was taken %v after the holder was notified, want about the grace of %v", d, grace)
+			}
+			wantErr(t, "Release after Close", h.Release(background), dsync.ErrLost, dsync.ErrClosed)
 		})
 	}
 }
@@ -324,9 +320,7 @@ func TestLockPanics(t *testing.T) {
 // shutting down. (This test can't use a bubble, in which every goroutine must end.)
 func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	mu := s.Mutex("k")
 	mu.Lock()
 	defer mu.Unlock()
@@ -348,59 +342,57 @@ func TestLockThatWaitsOnAClosedSession(t *testing.T) {
 // B12, B13: hooks that block, panic, lock a key or call Close delay no heartbeat.
 func TestHooksDisturbNothing(t *testing.T) {
 	for _, name := range []string{"sleep", "panic", "close", "lock", "none"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var s *dsync.Session
-				var count atomic.Int64
-				closed := make(chan struct{})
-				hook := func() {
-					calls := count.Add(1)
-					switch name {
-					case "sleep":
-						time.Sleep(5 * ttl)
-					case "panic":
-						panic("a hook panics")
-					case "lock":
-						mu := s.Mutex(fmt.Sprint("hook ", calls))
-						mu.Lock()
-						mu.Unlock()
-					case "close":
-						if calls == 3 {
-							if err := s.Close(background); err != nil {
-								t.Errorf("Close in a hook: %v", err)
-							}
-							close(closed)
-						}
-					}
-				}
-				opt := &dsync.Options{Logger: slog.New(slog.DiscardHandler)}
-				if name != "none" {
-					opt.Hooks = &dsync.Hooks{
-						Heartbeat:      func(time.Duration, time.Duration, error) { hook() },
-						SessionStarted: func(string) { hook() },
-					}
-				}
-				s = newSession(t, store, opt)
-				mu := s.Mutex("k")
-				lock(t, mu)
-				if name == "close" {
-					<-mu.Lost()
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var s *dsync.Session
+			var count atomic.Int64
+			closed := make(chan struct{})
+			hook := func() {
+				calls := count.Add(1)
+				switch name {
+				case "sleep":
+					time.Sleep(5 * ttl)
+				case "panic":
+					panic("a hook panics")
+				case "lock":
+					mu := s.Mutex(fmt.Sprint("hook ", calls))
+					mu.Lock()
 					mu.Unlock()
-					<-closed
-					return
+				case "close":
+					if calls == 3 {
+						if err := s.Close(background); err != nil {
+							t.Errorf("Close in a hook: %v", err)
+						}
+						close(closed)
+					}
 				}
-				time.Sleep(20 * ttl)
-				if isClosed(mu.Lost()) {
-					t.Error("the hold was lost because of a hook")
+			}
+			opt := &dsync.Options{Logger: slog.New(slog.DiscardHandler)}
+			if name != "none" {
+				opt.Hooks = &dsync.Hooks{
+					Heartbeat:      func(time.Duration, time.Duration, error) { hook() },
+					SessionStarted: func(string) { hook() },
 				}
+			}
+			s = newSession(t, store, opt)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			if name == "close" {
+				<-mu.Lost()
 				mu.Unlock()
-				if count.Load() == 0 && name != "none" {
-					t.Error("no hook was called")
-				}
-				s.Close(background)
-				time.Sleep(10 * ttl) // until the hook that sleeps returns
-			})
+				<-closed
+				return
+			}
+			time.Sleep(20 * ttl)
+			if isClosed(mu.Lost()) {
+				t.Error("the hold was lost because of a hook")
+			}
+			mu.Unlock()
+			if count.Load() == 0 && name != "none" {
+				t.Error("no hook was called")
+			}
+			s.Close(background)
+			time.Sleep(10 * ttl) // until the hook that sleeps returns
 		})
 	}
 }
@@ -525,18 +517,12 @@ func TestCommandsHaveContextsOfTheirOwn(t *testing.T) {
 		ctx := context.WithValue(background, key{}, "a transaction")
 		mu := s.Mutex("k")
 		h, err := mu.Hold(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := h.Release(ctx); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, h.Release(ctx))
 		if h, err = mu.TryHold(ctx); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.ReleaseAfter(ctx, time.Second); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, h.ReleaseAfter(ctx, time.Second))
 		if store.seen {
 			t.Error("the caller's values reached the store")
 		}
@@ -574,9 +560,7 @@ func TestOptionsInForce(t *testing.T) {
 			store.Polling = polling
 			hooks := &dsync.Hooks{}
 			s, err := dsync.New(store, &dsync.Options{Name: "me", Hooks: hooks, Meta: map[string]string{"a": "b"}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer s.Close(background)
 			o := s.Options()
 			if o.TTL != 30*time.Second || o.Margin != 500*time.Millisecond || o.Grace != 3*time.Second || o.HeartbeatInterval != 10*time.Second ||
@@ -601,9 +585,7 @@ func TestOptionsInForce(t *testing.T) {
 				t.Errorf("New with the options that another session returned: %v", err)
 			}
 			members, _, err := admin.New(s).Members(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			shown := members[0].Settings // these also contain the version from the program's build info
 			if shown.Heartbeat != o.HeartbeatInterval || shown.Margin != o.Margin || shown.Grace != o.Grace || shown.Poll != 0 {
 				t.Errorf("other sessions see %+v, but the options are %+v", shown, o)

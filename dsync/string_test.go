@@ -13,9 +13,7 @@ import (
 
 func TestString(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer s.Close(t.Context())
 	for _, tc := range []struct {
 		lock fmt.Stringer
@@ -37,18 +35,14 @@ func TestStringOfHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := dsynctest.NewMemory()
 		s, err := dsync.New(store, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer s.Close(t.Context())
 		want := func(value fmt.Stringer, want string) {
 			t.Helper()
 			testkit.WantString(t, store, value, want)
 		}
 		l, err := s.Mutex("a b").Lease(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want(l, fmt.Sprintf(`mutex "a b": held until 2000-01-01T00:01:00.000Z, token %d`, l.Token()))
 		time.Sleep(time.Minute)
 		want(l, `mutex "a b": over`)

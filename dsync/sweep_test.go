@@ -35,9 +35,7 @@ func records(store *dsynctest.Memory) int { return len(store.Records()) + len(st
 func swept(t testing.TB, store driver.Store) driver.SweepState {
 	t.Helper()
 	st, err := store.Sweep(background, "", driver.SweepState{Turn: -1}, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return st
 }
 
@@ -94,24 +92,22 @@ func TestStoreStaysBounded(t *testing.T) {
 		{"falling names", func(n int) string { return fmt.Sprintf("order %09d", 999_999_999-n) }, 3, 2 * time.Minute},
 		{"processes of seconds", func(int) string { return fmt.Sprintf("order %016x", draws.Uint64()) }, 4, 15 * time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				end := replaced(t, store, tc.fleet, tc.life, dsync.Options{TTL: 10 * time.Second, Retention: retention})
-				most := 0
-				for second := range seconds {
-					for i := range perSecond {
-						use(t, store, tc.key(second*perSecond+i), driver.KindMutex)
-					}
-					time.Sleep(time.Second)
-					most = max(most, records(store))
+		inBubble(t, tc.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			end := replaced(t, store, tc.fleet, tc.life, dsync.Options{TTL: 10 * time.Second, Retention: retention})
+			most := 0
+			for second := range seconds {
+				for i := range perSecond {
+					use(t, store, tc.key(second*perSecond+i), driver.KindMutex)
 				}
-				end()
-				t.Logf("at most %d of %d records existed at the same time; the retention requires %d", most, seconds*perSecond, kept)
-				if most > kept*2 {
-					t.Errorf("there were %d records, want at most twice the %d that the retention requires", most, kept)
-				}
-			})
+				time.Sleep(time.Second)
+				most = max(most, records(store))
+			}
+			end()
+			t.Logf("at most %d of %d records existed at the same time; the retention requires %d", most, seconds*perSecond, kept)
+			if most > kept*2 {
+				t.Errorf("there were %d records, want at most twice the %d that the retention requires", most, kept)
+			}
 		})
 	}
 }
@@ -129,29 +125,25 @@ func TestShortLivedProcessesSweep(t *testing.T) {
 		{"a minute each hour", 300, 12, 50 * time.Second, time.Hour, 4, 2},
 		{"two seconds each minute", 3000, 120, 2 * time.Second, time.Minute, 6, 0.3},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				for run := range tc.runs {
-					s, err := dsync.New(store, &dsync.Options{Retention: time.Duration(tc.kept) * tc.every})
-					if err != nil {
-						t.Fatal(err)
-					}
-					turn(s.Mutex(fmt.Sprint("run ", run)))
-					time.Sleep(tc.life)
-					began := time.Now()
-					if err := s.Close(background); err != nil || time.Since(began) > 0 {
-						t.Errorf("Close: %v after %v, want nil at once", err, time.Since(began))
-					}
-					time.Sleep(tc.every - tc.life)
+		inBubble(t, tc.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			for run := range tc.runs {
+				s, err := dsync.New(store, &dsync.Options{Retention: time.Duration(tc.kept) * tc.every})
+				noErr(t, err)
+				turn(s.Mutex(fmt.Sprint("run ", run)))
+				time.Sleep(tc.life)
+				began := time.Now()
+				if err := s.Close(background); err != nil || time.Since(began) > 0 {
+					t.Errorf("Close: %v after %v, want nil at once", err, time.Since(began))
 				}
-				if n := len(store.Records()); n > int(tc.most*float64(tc.kept)) {
-					t.Errorf("%d processes left %d keys, want at most %v times the %d that the retention keeps", tc.runs, n, tc.most, tc.kept)
-				}
-				if n := store.Counts().Commands[dsynctest.MethodSweep]; n > int(tc.sweepsPerRun*float64(tc.runs)) {
-					t.Errorf("%d processes sent %d Sweeps", tc.runs, n)
-				}
-			})
+				time.Sleep(tc.every - tc.life)
+			}
+			if n := len(store.Records()); n > int(tc.most*float64(tc.kept)) {
+				t.Errorf("%d processes left %d keys, want at most %v times the %d that the retention keeps", tc.runs, n, tc.most, tc.kept)
+			}
+			if n := store.Counts().Commands[dsynctest.MethodSweep]; n > int(tc.sweepsPerRun*float64(tc.runs)) {
+				t.Errorf("%d processes sent %d Sweeps", tc.runs, n)
+			}
 		})
 	}
 }
@@ -170,9 +162,7 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 		var dead int
 		for _, id := range store.SessionRecords() {
 			m, now, err := storecmd.Members(background, store, id)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if m[0].Expired && now.Sub(m[0].LastHeartbeat) > 2*time.Hour {
 				dead++
 			}
@@ -191,23 +181,21 @@ func TestSweepReachesRecordsBehindThoseKept(t *testing.T) {
 func TestFleetSweepsOnceAMinute(t *testing.T) {
 	testkit.Large(t)
 	for _, fleet := range []int{1, 20, 200} {
-		t.Run(fmt.Sprint(fleet), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				for i := range fleet {
-					lock(t, newSession(t, store, &dsync.Options{TTL: 5 * time.Minute, Retention: 7 * 24 * time.Hour}).Mutex(fmt.Sprint(i)))
-				}
-				time.Sleep(2 * time.Hour)
-				turn, before := swept(t, store).Turn, store.Counts()
-				time.Sleep(10 * time.Hour)
-				if n := swept(t, store).Turn - turn; n < 500 || n > 800 {
-					t.Errorf("%d slices were swept in 10 hours, want about 600", n)
-				}
-				// In ten hours each session checks three or four times whether the sweeping session is alive.
-				if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 500 || n > 800+4*fleet {
-					t.Errorf("%d sessions sent %d Sweeps in 10 hours, want 500 to %d", fleet, n, 800+4*fleet)
-				}
-			})
+		inBubble(t, fmt.Sprint(fleet), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			for i := range fleet {
+				lock(t, newSession(t, store, &dsync.Options{TTL: 5 * time.Minute, Retention: 7 * 24 * time.Hour}).Mutex(fmt.Sprint(i)))
+			}
+			time.Sleep(2 * time.Hour)
+			turn, before := swept(t, store).Turn, store.Counts()
+			time.Sleep(10 * time.Hour)
+			if n := swept(t, store).Turn - turn; n < 500 || n > 800 {
+				t.Errorf("%d slices were swept in 10 hours, want about 600", n)
+			}
+			// In ten hours each session checks three or four times whether the sweeping session is alive.
+			if n := store.Counts().Since(before).Commands[dsynctest.MethodSweep]; n < 500 || n > 800+4*fleet {
+				t.Errorf("%d sessions sent %d Sweeps in 10 hours, want 500 to %d", fleet, n, 800+4*fleet)
+			}
 		})
 	}
 }
@@ -257,31 +245,29 @@ func TestPauseBetweenSlices(t *testing.T) {
 		{"one too large", driver.SweepState{After: "k/m", Seen: 500, Round: 500, LastRound: 6_000_000_000}, 0, 100 * time.Millisecond},
 		{"a slow server", driver.SweepState{After: "k/m", Seen: 500, Deleted: 500, Round: 500, LastRound: 500}, 2 * time.Second, 8 * time.Second},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var gaps []time.Duration
-				var answered time.Time
-				store := &sweeping{Memory: dsynctest.NewMemory()}
-				store.sweep = func(session string, last driver.SweepState) (driver.SweepState, error) {
-					if !answered.IsZero() {
-						gaps = append(gaps, time.Since(answered))
-					}
-					time.Sleep(tc.took)
-					answered = time.Now()
-					st := tc.answer
-					st.Turn, st.By, st.At, st.Now = last.Turn+1, session, answered, answered
-					return st, nil
+		inBubble(t, tc.name, func(t *testing.T) {
+			var gaps []time.Duration
+			var answered time.Time
+			store := &sweeping{Memory: dsynctest.NewMemory()}
+			store.sweep = func(session string, last driver.SweepState) (driver.SweepState, error) {
+				if !answered.IsZero() {
+					gaps = append(gaps, time.Since(answered))
 				}
-				s := newSession(t, store, &dsync.Options{TTL: time.Minute, Retention: 4 * quarter})
-				lock(t, s.Mutex("k"))
-				time.Sleep(20*time.Minute + 20*tc.want)
-				if err := s.Close(background); err != nil {
-					t.Error(err)
-				}
-				if len(gaps) < 5 || slices.Min(gaps) < tc.want*89/100 || slices.Max(gaps) > tc.want*111/100 {
-					t.Errorf("%d pauses from %v to %v, want %v", len(gaps), slices.Min(gaps), slices.Max(gaps), tc.want)
-				}
-			})
+				time.Sleep(tc.took)
+				answered = time.Now()
+				st := tc.answer
+				st.Turn, st.By, st.At, st.Now = last.Turn+1, session, answered, answered
+				return st, nil
+			}
+			s := newSession(t, store, &dsync.Options{TTL: time.Minute, Retention: 4 * quarter})
+			lock(t, s.Mutex("k"))
+			time.Sleep(20*time.Minute + 20*tc.want)
+			if err := s.Close(background); err != nil {
+				t.Error(err)
+			}
+			if len(gaps) < 5 || slices.Min(gaps) < tc.want*89/100 || slices.Max(gaps) > tc.want*111/100 {
+				t.Errorf("%d pauses from %v to %v, want %v", len(gaps), slices.Min(gaps), slices.Max(gaps), tc.want)
+			}
 		})
 	}
 }
@@ -302,23 +288,21 @@ func TestSweepersStayAway(t *testing.T) {
 		{"a store that has no state", func(int, int64) int64 { return 0 }, 0, nil, 6, 16},
 		{"refused", func(int, int64) int64 { return 0 }, 0, dsync.ErrRefused, 6, 16},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var sent atomic.Int32
-				store := &sweeping{Memory: dsynctest.NewMemory()}
-				store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
-					n := int(sent.Add(1))
-					if n > 1000 {
-						time.Sleep(time.Hour) // so that the test ends even if the session sends far too many Sweeps
-					}
-					return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
+		inBubble(t, tc.name, func(t *testing.T) {
+			var sent atomic.Int32
+			store := &sweeping{Memory: dsynctest.NewMemory()}
+			store.sweep = func(_ string, last driver.SweepState) (driver.SweepState, error) {
+				n := int(sent.Add(1))
+				if n > 1000 {
+					time.Sleep(time.Hour) // so that the test ends even if the session sends far too many Sweeps
 				}
-				lock(t, newSession(t, store, &dsync.Options{TTL: time.Hour, Retention: retention}).Mutex("k"))
-				time.Sleep(48 * time.Hour)
-				if n := int(sent.Load()); n < tc.min || n > tc.max {
-					t.Errorf("the session sent %d Sweeps in two days, want from %d to %d", n, tc.min, tc.max)
-				}
-			})
+				return driver.SweepState{Turn: tc.turn(n, last.Turn), By: "another", At: time.Now().Add(-tc.ago), Now: time.Now(), Seen: 1, LastRound: 1}, tc.err
+			}
+			lock(t, newSession(t, store, &dsync.Options{TTL: time.Hour, Retention: retention}).Mutex("k"))
+			time.Sleep(48 * time.Hour)
+			if n := int(sent.Load()); n < tc.min || n > tc.max {
+				t.Errorf("the session sent %d Sweeps in two days, want from %d to %d", n, tc.min, tc.max)
+			}
 		})
 	}
 }

@@ -346,13 +346,9 @@ func TestAgentChaos(t *testing.T) {
 		r := newRoom(t, s)
 		operator := r.session(r.short(patient))
 		referee, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		dir, err := os.MkdirTemp("", "leasehold") // the name of t.TempDir is too long for a socket
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		c := &chaos{t: t, last: make(map[string]int64), whole: make(map[string]int64), counts: map[string]int{"overlaps": 0}}
 		var serving sync.WaitGroup
 		serving.Go(func() {
@@ -385,9 +381,7 @@ func TestAgentChaos(t *testing.T) {
 		}
 		self, err1 := os.Executable()
 		args, err2 := json.Marshal(r.args(r.short(agentChaosTTL)))
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, errors.Join(err1, err2))
 		at := func(i int) string { return "unix:" + filepath.Join(dir, fmt.Sprint(i%agents)) }
 		var stops [agents]sync.Mutex
 		for i := range agents {

@@ -108,9 +108,7 @@ func TestForceIsQuick(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				begin := time.Now()
-				if err := force(ctx, other, "key"); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, force(ctx, other, "key"))
 				took := time.Since(begin)
 				if beats := holding.commands(func(c command) bool { return c.id == "s/"+held.ID() }); len(beats) > 0 {
 					t.Errorf("the holder was notified after %d heartbeats, want none", len(beats))
@@ -160,9 +158,7 @@ func TestL9Status(t *testing.T) {
 		}
 		var keys []string
 		for st, err := range admin.New(b).List(t.Context(), "jobs/") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			keys = append(keys, st.Key)
 		}
 		if len(keys) != 129 || !slices.IsSorted(keys) {

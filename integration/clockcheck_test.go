@@ -74,9 +74,7 @@ func TestL12ClockCheck(t *testing.T) {
 		begin := time.Now()
 		r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Limit: busyLimit})
 		took := time.Since(begin)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		agree(t, r.Servers[0], s.Skew)
 		n := sent.only(t)
 		if strings.HasPrefix(s.Topology, "sharded") {
@@ -90,9 +88,7 @@ func TestL12ClockCheck(t *testing.T) {
 		// Measure many times, because a bound that is slightly too small fails only now and then.
 		for range 50 {
 			r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Limit: busyLimit})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			agree(t, r.Servers[0], s.Skew)
 		}
 	})
@@ -142,9 +138,7 @@ func TestClockCheckMembers(t *testing.T) {
 		opt := options.Client().ApplyURI(own.URI).SetMonitor(sent.monitor())
 		client := own.Client(t)
 		r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt, Limit: busyLimit, Timeout: proc.Patience})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, s := range r.Servers {
 			agree(t, s, 0)
 		}
@@ -157,9 +151,7 @@ func TestClockCheckMembers(t *testing.T) {
 		lab.Note(t, "%v", r)
 
 		primary, err := own.Set().Primary(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		i := slices.IndexFunc(own.Set().Members(), func(m *mongod.Member) bool { return m != primary })
 		m := own.Set().Members()[i]
 		for _, hurt := range []struct {
@@ -170,9 +162,7 @@ func TestClockCheckMembers(t *testing.T) {
 			{"frozen", m.Freeze, 3 * time.Second},
 			{"down", func() error { m.Kill(); return nil }, time.Minute}, // the check must end long before this time-out
 		} {
-			if err := hurt.do(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, hurt.do())
 			eventually(t, hurt.name+": the other servers are measured", func() bool { // a busy machine may take longer than the time-out
 				r, err := clockcheck.Check(t.Context(), client, &clockcheck.Options{Servers: opt, Limit: busyLimit, Timeout: hurt.timeout})
 				if err != nil {
@@ -215,9 +205,7 @@ func TestClockCheckNeedsNoRight(t *testing.T) {
 			{Key: "createUser", Value: "nobody"}, {Key: "pwd", Value: "secret"}, {Key: "roles", Value: bson.A{}},
 			{Key: "writeConcern", Value: bson.D{{Key: "w", Value: 2}}}, // the user must exist on both members, because the check logs in to each
 		}).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, user := range []string{"nobody:secret@", ""} {
 			opt := options.Client().ApplyURI(own.Set().URIAs(user))
 			client := server.Connect(t, own.Set().URIAs(user))
@@ -297,9 +285,7 @@ func TestOpenWarnsOfTheSpread(t *testing.T) {
 				ClockCheck: &clockcheck.Options{Servers: options.Client().ApplyURI(r.URI), Limit: busyLimit},
 				Session:    dsync.Options{Margin: c.margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := locks.Close(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -23,9 +23,7 @@ func TestPausedServer(t *testing.T) {
 		store := r.store()
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 
-		if err := box.Pause(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, box.Pause())
 		begin := time.Now()
 		select {
 		case <-h.Lost():
@@ -41,9 +39,7 @@ func TestPausedServer(t *testing.T) {
 			t.Errorf("a grant from a paused server: %v", g)
 		default:
 		}
-		if err := box.Unpause(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, box.Unpause())
 
 		g := granted(t, ch)
 		if g.token <= first {

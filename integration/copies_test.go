@@ -67,9 +67,7 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 	t.Helper()
 	for _, raw := range commands {
 		elements, err := raw.Elements()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var cmd bson.D
 		for _, e := range elements {
 			if k := e.Key(); !strings.HasPrefix(k, "$") && k != "lsid" && k != "txnNumber" {
@@ -96,9 +94,7 @@ func TestB31CopiesOfRequests(t *testing.T) {
 			t.Helper()
 			j.NotAfter = time.Now().Add(time.Hour)
 			done, err := c.Edit(t.Context(), driver.Edit{Release: leave, Acquire: &j})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return done.State
 		}
 		acquire := func(t *testing.T, a driver.Claim, wait bool) driver.State {

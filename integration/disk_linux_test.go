@@ -39,15 +39,11 @@ func TestFullDisk(t *testing.T) {
 			_, err := coll.InsertOne(t.Context(), bson.D{{Key: "text", Value: make([]byte, 1<<20)}})
 			return err
 		}
-		if err := insert(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, insert())
 		outage(t, own, "mongo: heartbeat",
 			func() {
 				f, err := os.Create(filler)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				defer f.Close()
 				if _, err := io.Copy(f, zeros{}); !errors.Is(err, syscall.ENOSPC) {
 					t.Fatalf("the disk is not full: %v", err)
@@ -59,12 +55,8 @@ func TestFullDisk(t *testing.T) {
 			},
 			func() {
 				node.Kill()
-				if err := os.Remove(filler); err != nil {
-					t.Fatal(err)
-				}
-				if err := node.Start(); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, os.Remove(filler))
+				noErr(t, node.Start())
 			})
 	})
 }

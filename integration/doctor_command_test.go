@@ -122,9 +122,7 @@ func TestDoctorNamesMissingRights(t *testing.T) {
 				t.Fatalf("%v: %v", cmd[0], err)
 			}
 			for _, m := range routers {
-				if err := m.RunCommand(t.Context(), bson.D{{Key: "invalidateUserCache", Value: 1}}).Err(); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, m.RunCommand(t.Context(), bson.D{{Key: "invalidateUserCache", Value: 1}}).Err())
 			}
 		}
 		main, notices := []string{"find", "insert", "update", "remove"}, []string{"find", "insert", "createCollection", "convertToCapped"}

@@ -131,9 +131,7 @@ func TestB29ContextEndsBeforeTheNextLeads(t *testing.T) {
 					holder := r.via(p, opt)
 					ea, eb := electionOn(t, holder, name, nil), electionOn(t, next, name, nil)
 					ctx, err := ea.Campaign(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, err)
 					notified := make(chan time.Time, 1)
 					go func() {
 						<-ctx.Done()
@@ -205,9 +203,7 @@ func TestFrozenLeader(t *testing.T) {
 					if !e.IsLeader() {
 						t.Errorf("round %d: the late Resign ended the next leader's term", round)
 					}
-					if err := e.Resign(t.Context()); err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, e.Resign(t.Context()))
 				}
 			})
 		}
@@ -264,22 +260,16 @@ func TestElectionStepDown(t *testing.T) {
 		leading := r.session(opt)
 		a, b := electionOn(t, leading, "election", nil), electionOn(t, r.session(opt), "election", nil)
 		ctx, err := a.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		led := campaigning(t.Context(), b)
 		store := r.store()
 		eventually(t, "the next is queued", func() bool { return load(t, store, "election").Waiting == 1 })
-		if err := own.Set().StepDown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, own.Set().StepDown(t.Context()))
 		renewed(t, leading, 3)
 		if ctx.Err() != nil {
 			t.Fatalf("the leadership was lost over a step-down: %v", context.Cause(ctx))
 		}
-		if err := a.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Resign(t.Context()))
 		leads(t, led)
 	})
 }
@@ -328,9 +318,7 @@ func TestB16ResignAndRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.Resign(t.Context())
-		if err := sa.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, sa.Close(t.Context()))
 		p := r.proxy()
 		again := electionOn(t, r.via(p, dsync.Options{TTL: 2 * time.Second, Name: "node"}), "election", nil)
 		ctx, err := again.TryCampaign(t.Context())
@@ -392,9 +380,7 @@ func TestHundredElections(t *testing.T) {
 		if len(looks) > periods+2 || len(others) > periods+2 || slices.ContainsFunc(others, func(c command) bool { return !strings.HasPrefix(c.id, "s/") }) {
 			t.Errorf("in %d periods the commands were %v and %v, want one heartbeat and one read each", periods, others, looks)
 		}
-		if err := first.Resign(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, first.Resign(t.Context()))
 		leads(t, led)
 	})
 }
@@ -439,9 +425,7 @@ func TestGroupOfThree(t *testing.T) {
 				session = r.via(p, opt)
 			}
 			g, _, err := leader.NewGroup(ctx, session, "jobs", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			groups = append(groups, g)
 			for f := range functions {
 				name := fmt.Sprint("f", f)
@@ -451,9 +435,7 @@ func TestGroupOfThree(t *testing.T) {
 					<-ctx.Done()
 					return ctx.Err()
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 			}
 		}
 		eventually(t, "all functions run, except perhaps one, spread over the sessions", func() bool {
@@ -485,9 +467,7 @@ func TestGroupOfThree(t *testing.T) {
 func electionOn(t testing.TB, s *dsync.Session, name string, opt *leader.Options) *leader.Election {
 	t.Helper()
 	e, err := leader.New(s, name, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return e
 }
 

@@ -63,16 +63,10 @@ type probe struct {
 func manifest(t testing.TB) (d deployment) {
 	t.Helper()
 	text, err := os.ReadFile("../examples/singletons/singletons.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var whole map[string]any // decoding into a map fails on any duplicate key
-	if err := yaml.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
-	if err := yaml.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, yaml.Unmarshal(text, &whole))
+	noErr(t, yaml.Unmarshal(text, &d))
 	return d
 }
 
@@ -159,14 +153,10 @@ func environment(t testing.TB, folders ...string) (names []string) {
 	t.Helper()
 	for _, folder := range folders {
 		paths, err := filepath.Glob(filepath.Join(folder, "*.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, path := range paths {
 			f, err := parser.ParseFile(token.NewFileSet(), path, nil, 0)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			ast.Inspect(f, func(n ast.Node) bool {
 				call, ok := n.(*ast.CallExpr)
 				if !ok {
@@ -174,9 +164,7 @@ func environment(t testing.TB, folders ...string) (names []string) {
 				}
 				if f, ok := call.Fun.(*ast.SelectorExpr); ok && (f.Sel.Name == "Getenv" || f.Sel.Name == "LookupEnv") {
 					name, err := strconv.Unquote(call.Args[0].(*ast.BasicLit).Value)
-					if err != nil {
-						t.Fatal(err)
-					}
+					noErr(t, err)
 					names = append(names, name)
 				}
 				return true

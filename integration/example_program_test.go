@@ -69,12 +69,8 @@ func startExample(t testing.TB, name string, cmd *exec.Cmd) *example {
 	cmd.Stderr = &stderr
 	spawn.EndWithParent(cmd)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, cmd.Start())
 	go func() {
 		defer close(p.done)
 		for lines := bufio.NewScanner(out); lines.Scan(); {

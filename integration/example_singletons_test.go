@@ -52,9 +52,7 @@ func (r *room) pods(path string, d deployment) (pods []*pod) {
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ports, err := spawn.FreePorts(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return "127.0.0.1:" + ports[0]
 }
 

@@ -163,9 +163,7 @@ func exampleMigrate(t *testing.T, r *room, path string) {
 		if err == nil {
 			err = cur.All(t.Context(), &all)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return all
 	}
 	victim := r.runExample(path, "victim", "-pause", "1h")

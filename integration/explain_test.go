@@ -97,9 +97,7 @@ func TestSweepReadsItsSlice(t *testing.T) {
 		mon := newMonitor(r.DB)
 		db := r.Client(t, mon.client()).Database(r.DB)
 		store, err := dsyncmongo.NewStore(r.opening(), db, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		sweep(t, store, time.Hour)
 
 		statements, examined := 0, 0

@@ -239,9 +239,7 @@ func TestFenceConcurrentWriters(t *testing.T) {
 			Fence int64
 			Log   []int64
 		}
-		if err := coll.FindOne(t.Context(), d("_id", "o")).Decode(&doc); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, coll.FindOne(t.Context(), d("_id", "o")).Decode(&doc))
 		if !slices.IsSorted(doc.Log) {
 			t.Errorf("the tokens do not grow: %v", doc.Log)
 		}
@@ -269,9 +267,7 @@ func TestFenceInTransaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		tx, err := client.StartSession()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer tx.EndSession(context.Background())
 		abort := errors.New("abort")
 		for _, c := range []struct {

@@ -58,21 +58,13 @@ func TestGolangMigrate(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 3 {
 			inner, err := migrateDriver(t.Context(), r.URI, r.DB, false)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			d, err := golangmigrate.New(inner, r.session(r.short(patient)), "migrate", &golangmigrate.Options{Wait: time.Minute})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			source, err := iofs.New(migrations, ".")
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			m, err := migrate.NewWithInstance("iofs", source, "mongodb", d)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			m.LockTimeout = 2 * time.Minute
 			wg.Go(func() {
 				err := m.Up()

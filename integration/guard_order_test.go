@@ -98,9 +98,7 @@ type change struct {
 func (r *room) transactions(t testing.TB) (all [][]change) {
 	t.Helper()
 	cur, err := r.Client(t).Database("local").Collection("oplog.rs").Find(t.Context(), d("o.applyOps.ns", r.DB+".left"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer cur.Close(t.Context())
 	for cur.Next(t.Context()) {
 		var entry struct {
@@ -108,14 +106,10 @@ func (r *room) transactions(t testing.TB) (all [][]change) {
 				ApplyOps []change `bson:"applyOps"`
 			} `bson:"o"`
 		}
-		if err := cur.Decode(&entry); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, cur.Decode(&entry))
 		all = append(all, entry.O.ApplyOps)
 	}
-	if err := cur.Err(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, cur.Err())
 	return all
 }
 
@@ -125,9 +119,7 @@ func rollBack(t *testing.T, set *mongod.Set) {
 	t.Helper()
 	old := primary(t, set)
 	freeze := func(m *mongod.Member) {
-		if err := m.Freeze(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Freeze())
 	}
 	for _, m := range set.Members() {
 		if m != old {
@@ -158,9 +150,7 @@ func TestGuardCommitsInOrderOfTokens(t *testing.T) {
 		for _, m := range own.Set().Members() { // the oplog must have room for all transactions
 			admin := server.Connect(t, "mongodb://"+m.Addr+"/?directConnection=true").Database("admin")
 			resize := bson.D{{Key: "replSetResizeOplog", Value: 1}, {Key: "size", Value: 990.0}}
-			if err := admin.RunCommand(t.Context(), resize).Err(); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, admin.RunCommand(t.Context(), resize).Err())
 		}
 		l := r.ledger()
 

@@ -20,9 +20,7 @@ func newHostDir(t *testing.T) string {
 		return path
 	}
 	path, err := os.MkdirTemp("/dev/shm", "leasehold") // the default directory may be on an overlay file system
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { os.RemoveAll(path) })
 	return path
 }

@@ -51,9 +51,7 @@ func TestB08TokensGrow(t *testing.T) {
 				time.Sleep(20*time.Millisecond + s.Skew) // a server's clock ticks every 10 ms
 				sweep(t, store, time.Millisecond)
 				n, err := raw.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: "k/cycles"}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				deleted += int(1 - n)
 			}
 			h := lock(t, m)
@@ -135,9 +133,7 @@ func TestB22SweepsExactlyTheIdle(t *testing.T) {
 			t.Errorf("Sweep says that it deleted %d records, want %d of %d", n, len(docs)-len(want), len(docs))
 		}
 		var left []string
-		if err := r.raw().Distinct(t.Context(), "_id", bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: sweepRecord}}}}).Decode(&left); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.raw().Distinct(t.Context(), "_id", bson.D{{Key: "_id", Value: bson.D{{Key: "$ne", Value: sweepRecord}}}}).Decode(&left))
 		left = slices.DeleteFunc(left, isProbeRecord)
 		slices.Sort(left)
 		slices.Sort(want)
@@ -167,20 +163,14 @@ func TestB22CleanUp(t *testing.T) {
 		waiting := locking(t.Context(), r.session(opt).Mutex("held"))
 		warm(t, session, "idle")
 		lease, err := session.Mutex("leased").Lease(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		leaves := r.session(opt)
 		warm(t, leaves, "of one who left")
 		left := leaves.ID()
-		if err := leaves.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, leaves.Close(t.Context()))
 		there := func(id string) bool {
 			n, err := raw.CountDocuments(t.Context(), bson.D{{Key: "_id", Value: id}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return n == 1
 		}
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "held").Waiting == 1 })

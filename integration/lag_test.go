@@ -42,14 +42,10 @@ func TestLaggingSecondary(t *testing.T) {
 			return n
 		}
 		secondary := secondaries(t, own.Set())[0]
-		if err := secondary.Freeze(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, secondary.Freeze())
 		t.Cleanup(func() { secondary.Thaw() })
 		frozen := turns(15 * time.Second)
-		if err := secondary.Thaw(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, secondary.Thaw())
 		lagging := turns(8 * time.Second)
 		if kept.Token() != token {
 			t.Errorf("token %d, want %d unchanged", kept.Token(), token)

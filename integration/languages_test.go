@@ -22,9 +22,7 @@ import (
 func TestFenceRuleOfOtherLanguages(t *testing.T) {
 	t.Parallel()
 	page, err := os.ReadFile("../docs/other-languages.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	call := regexp.MustCompile(`(?m)^orders\.update_one\((\{.*\}), (\{"\$set": .*\})\)$`).FindSubmatch(page)
 	if call == nil {
 		t.Fatal("docs/other-languages.md has no orders.update_one(…)")
@@ -45,9 +43,7 @@ func TestFenceRuleOfOtherLanguages(t *testing.T) {
 				}
 			}
 			res, err := coll.UpdateOne(t.Context(), parts[0], parts[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return res.MatchedCount == 1
 		}
 		const first = int64(1) << 52
@@ -82,13 +78,9 @@ func TestFenceRuleOfOtherLanguages(t *testing.T) {
 // it and has time to, and all flags exist.
 func TestSidecarManifest(t *testing.T) {
 	text, err := os.ReadFile("../examples/languages/sidecar.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var whole map[string]any // decoding into a map fails on any duplicate key
-	if err := yaml.Unmarshal(text, &whole); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, yaml.Unmarshal(text, &whole))
 	type container struct {
 		Name, RestartPolicy string
 		Args                []string
@@ -112,12 +104,8 @@ func TestSidecarManifest(t *testing.T) {
 			}
 			c.Security.RunAsUser = m["securityContext"].(map[string]any)["runAsUser"].(int)
 			again, err := yaml.Marshal(map[string]any{"args": m["args"], "env": m["env"]})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := yaml.Unmarshal(again, &c); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
+			noErr(t, yaml.Unmarshal(again, &c))
 			all = append(all, c)
 		}
 		return all

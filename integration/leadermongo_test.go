@@ -27,17 +27,11 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 			Store:    dsyncmongo.Options{Session: dsync.Options{TTL: patient, Name: "a"}},
 		}
 		a, err := leadermongo.Open(t.Context(), client.Database(r.DB), "e", opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		b, err := leadermongo.Connect(t.Context(), options.Client().ApplyURI(r.URI), r.DB, "e", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ctx, err := a.Campaign(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		observed, stop := context.WithTimeout(t.Context(), time.Minute)
 		for l := range b.Observe(observed) {
 			if l.Value == nil {
@@ -54,18 +48,14 @@ func TestS5ElectionStraightFromADatabase(t *testing.T) {
 		stop()
 		next := campaigning(t.Context(), b.Election)
 		g, _, err := leader.NewGroup(t.Context(), b.Session(), "jobs", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := g.Go("job", func(context.Context) error { return nil }); err != nil {
 			t.Fatal(err)
 		}
 		if err := g.Wait(); err != nil {
 			t.Errorf("Wait: %v", err)
 		}
-		if err := a.Close(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Close(t.Context()))
 		if ctx.Err() == nil {
 			t.Error("the term has not ended after Close")
 		}
@@ -86,9 +76,7 @@ func TestLeaderMongoRefusesNonsense(t *testing.T) {
 		},
 		"TTL": func() (*leadermongo.Election, error) {
 			client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer client.Disconnect(t.Context())
 			return leadermongo.Open(t.Context(), client.Database("d"), "e", &leadermongo.Options{
 				Store: dsyncmongo.Options{Session: dsync.Options{TTL: 1}},

@@ -7,10 +7,13 @@ import (
 
 	"github.com/leasehold-go/leasehold/integration/internal/proc"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // lab keeps the servers for this run.
 var lab = server.New()
+
+var noErr = testkit.NoErr
 
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that faults cause

@@ -189,9 +189,7 @@ func (n *nemesis) run() {
 			t.Error(err)
 		}
 	}
-	if err := n.rec.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, n.rec.Close())
 	replayTraces(t, n.dir)
 }
 

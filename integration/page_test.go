@@ -27,9 +27,7 @@ func TestPageOfAThousandKeys(t *testing.T) {
 		if i%2 == 0 {
 			s = sc.fleet["worker-0"]
 		}
-		if err := s.Mutex(fmt.Sprintf("customers/%04d/invoices", i)).LockContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Mutex(fmt.Sprintf("customers/%04d/invoices", i)).LockContext(t.Context()))
 	}
 	url := servePage(t, sc.own, nil)
 	b.do(t, chromedp.Navigate(url)) // warm up, because the browser is slow right after its start
@@ -59,9 +57,7 @@ func TestPageIsKeptUpToDate(t *testing.T) {
 	b.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector('#keys-h').remembered = true`))
 	const key = "invoices/<b>export</b>"
 	mu := sc.fleet["worker-0"].Mutex(key)
-	if err := mu.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, mu.LockContext(t.Context()))
 	b.eventually(t, `document.querySelector('.keys .owner')?.textContent === 'worker-0'`)
 	if got := eval[string](t, b, `document.activeElement.name + '=' + document.activeElement.value`); got != "prefix=inv" {
 		t.Errorf("the focus is on %q, want prefix=inv", got)
@@ -88,9 +84,7 @@ func TestPageGoesOnByItself(t *testing.T) {
 	b := newBrowser(t)
 	sc := newScene(t, time.Hour) // heartbeats so rare that they cause no events
 	url := servePage(t, sc.own, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
-	if err := sc.fleet["worker-0"].Mutex("k").LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, sc.fleet["worker-0"].Mutex("k").LockContext(t.Context()))
 	b.do(t, chromedp.Navigate(url+"?window=1m"))
 	b.eventually(t, `document.getElementById('live').textContent === 'live'`)
 	const left = `document.querySelector('.keys svg.line rect').getBoundingClientRect().left`
@@ -110,14 +104,10 @@ func TestPageWithoutScript(t *testing.T) {
 	sc := newScene(t, 30*time.Second)
 	url := servePage(t, sc.own, nil)
 	_, err := chromedp.Call(b.ctx, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	b.do(t, chromedp.Navigate(url))
 	mu := sc.fleet["worker-0"].Mutex("invoices/export")
-	if err := mu.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, mu.LockContext(t.Context()))
 	// The page reloads itself.
 	b.do(t, chromedp.WaitVisible(`.keys .owner`))
 	text, err := chromedp.Run(b.ctx, chromedp.Text(`.keys .owner`))
@@ -139,9 +129,7 @@ func TestPageByKeyboard(t *testing.T) {
 	}
 	url := servePage(t, sc.own, &dsynchttp.Options{Authorize: allowed})
 	mu := sc.fleet["worker-0"].Mutex("invoices/export")
-	if err := mu.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, mu.LockContext(t.Context()))
 	tab := func() string {
 		b.press(t, kb.Tab)
 		return eval[string](t, b, `(() => {
@@ -210,9 +198,7 @@ func TestPageIsReadable(t *testing.T) {
 	b.do(t, chromedp.Navigate(url))
 	sc.play(t, 8*time.Second)
 	// Make a holder ignore the loss of its hold, so that the page shows the alert.
-	if err := admin.New(sc.fleet["worker-1"]).Break(t.Context(), long); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, admin.New(sc.fleet["worker-1"]).Break(t.Context(), long))
 	for _, path := range []string{"", "?window=1m", "?prefix=nothing", "?sort=waiters&n=2&mine=1", "key?key=invoices/export", "key?key=smtp/connections", "key?key=nothing", "key?key=" + long} {
 		for _, scheme := range []string{"light", "dark"} {
 			for _, width := range []int64{390, 1200} {
@@ -256,11 +242,7 @@ func TestPagePicture(t *testing.T) {
 	b.do(t, chromedp.EmulateViewport(1060, 900), chromedp.Navigate(url+"?window=1m"))
 	sc.play(t, 58*time.Second)
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, png, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, os.WriteFile(file, png, 0o644))
 	b.noComplaints(t)
 }

@@ -23,9 +23,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			t.Helper()
 			j.Wait, j.NotAfter = true, load(t, store, j.Claim.Key).Now.Add(time.Hour)
 			done, err := store.Edit(ctx, driver.Edit{Acquire: &j})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return done.State
 		}
 		acquire := func(c driver.Claim) driver.State {

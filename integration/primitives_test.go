@@ -88,15 +88,11 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 				defer cancel()
 				h, err := holds(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				ended := h.Lost()
 				p.Cut()
 				taken, err := takes(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				if !closed(ended) {
 					t.Error("another session acquired the lock before Lost closed")
 				}
@@ -145,16 +141,12 @@ func TestSemaphore(t *testing.T) {
 
 		a, b := r.session(r.short(20*time.Second)), r.session(r.short(20*time.Second))
 		old, renewed := a.Semaphore("sized", 2), b.Semaphore("sized", 3)
-		if err := old.Acquire(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, old.Acquire(t.Context(), 2))
 		_, err := renewed.TryHold(t.Context(), 1)
 		if !errors.Is(err, dsync.ErrMismatch) || !strings.Contains(err.Error(), "size 2, not 3") {
 			t.Errorf("with another size: %v, want ErrMismatch with both sizes", err)
 		}
-		if err := renewed.Resize(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, renewed.Resize(t.Context(), 3))
 		if !renewed.TryAcquire(1) || old.TryAcquire(1) {
 			t.Error("after the resize to 3, the third unit was refused, or a fourth was granted")
 		}

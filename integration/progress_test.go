@@ -68,13 +68,9 @@ func TestHangingHolder(t *testing.T) {
 		check(<-ended, g.at)
 
 		ours, err := leader.New(session, "election", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		theirs, err := leader.New(other, "election", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		leads, termEnded := make(chan struct{}), make(chan end, 1)

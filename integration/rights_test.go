@@ -97,16 +97,12 @@ func testOrdinaryRights(t *testing.T, onNotices []string) {
 		}
 		ch := locking(t.Context(), mb)
 		store, err := dsyncmongo.NewStore(r.opening(), client.Database(r.DB), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		eventually(t, "the waiter is queued", func() bool { return load(t, store, "key").Waiting == 1 })
 		release(t, held)
 		release(t, granted(t, ch).h)
 		l, err := a.Mutex("lease").Lease(t.Context(), time.Minute)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := l.Extend(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -68,9 +68,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		tape := new(tape)
 		client := r.Client(t, options.Client().SetMonitor(tape.monitor()))
 		mine, err := dsyncmongo.NewStore(ctx, client.Database(r.DB), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		// soon is the time limit of the repeated acquire. As in the conformance suite, other
 		// operations get much more time.
 		soon := 700 * time.Millisecond
@@ -80,21 +78,15 @@ func TestShortCommandsAreConditional(t *testing.T) {
 		acquire := func(store driver.Store, c driver.Claim, limit time.Duration) driver.State {
 			t.Helper()
 			before, err := store.Load(ctx, c.Key, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			st, _, err := storecmd.Acquire(ctx, store, c, true, nil, before.Now.Add(limit))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return st
 		}
 		release := func(store driver.Store, c driver.Claim, o driver.Release) {
 			t.Helper()
 			st, err := store.Load(ctx, c.Key, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			h, _ := st.Holder(c.ID)
 			c.Token = h.Token
 			if found, _, err := storecmd.Release(ctx, store, c, o); err != nil || !found {
@@ -232,20 +224,14 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				}
 			}
 			before, err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil && (tc.changes || !unmet(err)) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			after, err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			st, err := other.Load(ctx, key, 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			var got []string
 			for _, h := range st.Holders {
 				got = append(got, h.Claim)
@@ -269,9 +255,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 		tape := new(tape)
 		client := r.Client(t, options.Client().SetMonitor(tape.monitor()))
 		mine, err := dsyncmongo.NewStore(ctx, client.Database(r.DB), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		soon := 700 * time.Millisecond
 		claim := func(key string, n int) driver.Claim {
 			return driver.Claim{Key: key, ID: fmt.Sprint("s.", n), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
@@ -283,9 +267,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				Repeated: store == other, // the long command, whose token comes from the server's clock
 			}})
 			st := done.State
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if h, ok := st.Holder(c.ID); !ok || st.Token != h.Token || st.Waiting != 0 {
 				t.Fatalf("%s of %q: got %+v, want it held", c.ID, c.Key, st)
 			}
@@ -354,9 +336,7 @@ func TestShortAcquireMakesTheRecord(t *testing.T) {
 				}
 				id := bson.D{{Key: "_id", Value: "k/" + key}}
 				var was bson.D
-				if err := r.raw().FindOneAndDelete(ctx, id).Decode(&was); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, r.raw().FindOneAndDelete(ctx, id).Decode(&was))
 				tc.meet(key, was)
 				before, _ := r.raw().FindOne(ctx, id).Raw()
 				_, err := client.Database(r.DB).RunCommand(ctx, again).Raw()
@@ -419,9 +399,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 		record := func(key string) string {
 			t.Helper()
 			var d bson.D
-			if err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Decode(&d); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Decode(&d))
 			var lines []string
 			for _, f := range d[1:] { // without the _id
 				text := f.Key

@@ -28,12 +28,8 @@ func TestStatusOfManyKeys(t *testing.T) {
 
 		cmd := spy.command("status", "many/")
 		pipe, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, cmd.Start())
 		// The pipe has room for a few hundred lines. When it is full, the process waits for the
 		// reader.
 		lines := bufio.NewReader(pipe)

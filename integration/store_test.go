@@ -60,9 +60,7 @@ func TestStoreNoOpsWriteNothing(t *testing.T) {
 		}
 		must := func(err error) {
 			t.Helper()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}
 		other := func(c driver.Claim) driver.Claim { c.Kind = driver.KindMutex; return c }
 		once := driver.Claim{Key: "done", ID: "s.9", Session: "s", Kind: driver.KindOnce, Weight: 1, Limit: 1}
@@ -137,9 +135,7 @@ func TestStoreKeysOfMany(t *testing.T) {
 		}})
 		db := r.Client(t, mon).Database(r.DB)
 		store, err := dsyncmongo.NewStore(r.opening(), db, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		value := make([]byte, 64<<10) // 400 such records exceed the 16 MiB of one reply
 		for from := 0; from < keys; from += 100 {
 			var docs []any
@@ -178,14 +174,10 @@ func TestStoreKeysOfMany(t *testing.T) {
 			return // FerretDB's explain has another format
 		}
 		var cmd bson.D
-		if err := bson.Unmarshal(sent, &cmd); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, bson.Unmarshal(sent, &cmd))
 		cmd = cmd[:3] // only aggregate, pipeline and cursor; the later fields belong to the driver's session
 		plan, err := db.RunCommand(t.Context(), bson.D{{Key: "explain", Value: cmd}, {Key: "verbosity", Value: "executionStats"}}).Raw()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		text := plan.String()
 		if !strings.Contains(text, `"totalKeysExamined": {"$numberInt":"9"}`) && !strings.Contains(text, `"totalKeysExamined": {"$numberInt":"10"}`) {
 			t.Errorf("more than the 9 entries of the index were read: %s", text)
@@ -223,9 +215,7 @@ func TestB22DiedWhileOpening(t *testing.T) {
 		store := r.store()
 		count := func() int64 {
 			n, err := r.raw().CountDocuments(t.Context(), bson.D{{Key: "_id", Value: bson.D{{Key: "$lt", Value: "x/"}}}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return n
 		}
 		r.forgetProbe() // otherwise Open creates no records
@@ -290,9 +280,7 @@ func TestB22SweptWhileOpening(t *testing.T) {
 				return proxy.Pass
 			})
 			session, err := dsyncmongo.Open(r.opening(), server.Connect(t, p.URI()).Database(r.DB), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if err := session.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -326,9 +314,7 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		time.Sleep(20*time.Millisecond + s.Skew)
 		sweep(t, store, time.Millisecond)
 		var left []string
-		if err := r.raw().Distinct(t.Context(), "_id", bson.D{}).Decode(&left); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, r.raw().Distinct(t.Context(), "_id", bson.D{}).Decode(&left))
 		left = slices.DeleteFunc(left, isProbeRecord)
 		slices.Sort(left)
 		if want := []string{"k/new", "s/new", sweepRecord}; !slices.Equal(left, want) {

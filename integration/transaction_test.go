@@ -25,9 +25,7 @@ func TestB33LockInsideTransaction(t *testing.T) {
 		session := r.open(client, r.short(10*time.Second)) // the session registers with its first claim, inside the transaction
 		m := session.Mutex("inside")
 		tx, err := client.StartSession()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer tx.EndSession(context.Background())
 		abort := errors.New("abort")
 		var h *dsync.Hold

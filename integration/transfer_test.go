@@ -27,9 +27,7 @@ func TestTransfer(t *testing.T) {
 		}
 		a := electionOn(t, session("a"), "e", nil)
 		first, err := a.Campaign(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		elected := make(chan leader.Term, 3)
 		elections := make(map[string]*leader.Election)
 		for i, name := range []string{"b", "c", "d"} {
@@ -70,9 +68,7 @@ func TestTransfer(t *testing.T) {
 		}
 		for i, name := range []string{"b", "c"} {
 			before := []string{"d", "b"}[i]
-			if err := elections[before].Resign(ctx); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, elections[before].Resign(ctx))
 			if got := <-elected; got.Name != name || got.Number != int64(3+i) {
 				t.Errorf("elected: %+v, want %s for term %d", got, name, 3+i)
 			}

@@ -99,9 +99,7 @@ func TestRolesInAnElection(t *testing.T) {
 		f := newFaulty(t, store, nil)
 		on := func(name, election string, store driver.Store, opt *leader.Options) *leader.Election {
 			e, err := leader.New(newSession(t, store, &dsync.Options{Name: name}), election, opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return e
 		}
 		want := func(when string, e *leader.Election, want ...string) {
@@ -231,34 +229,30 @@ func TestObserversInBadNetworks(t *testing.T) {
 		},
 		"twice": func(n int) dsynctest.Fault { return dsynctest.Fault{Again: ttl / 2} },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				n := 0
-				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Method != dsynctest.MethodObserve {
-						return dsynctest.Fault{}
-					}
-					n++
-					return fault(n)
-				})
-				s := newSession(t, f, &dsync.Options{Name: "o"})
-				first := electionOf(t, s, nil)
-				second, err := leader.New(s, "second", nil)
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			n := 0
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method != dsynctest.MethodObserve {
+					return dsynctest.Fault{}
 				}
-				ctx, cancel := context.WithCancel(background)
-				first.Observe(ctx)
-				time.Sleep(time.Second)
-				second.Observe(background)
-				time.Sleep(time.Second)
-				cancel()
-				time.Sleep(2 * ttl)
-				if got, also := roles(t, first), roles(t, second); len(got) != 0 || !slices.Equal(also, []string{"o observer"}) {
-					t.Errorf("the first election's observers are %q, the second's %q; want only the second to be observed", got, also)
-				}
+				n++
+				return fault(n)
 			})
+			s := newSession(t, f, &dsync.Options{Name: "o"})
+			first := electionOf(t, s, nil)
+			second, err := leader.New(s, "second", nil)
+			noErr(t, err)
+			ctx, cancel := context.WithCancel(background)
+			first.Observe(ctx)
+			time.Sleep(time.Second)
+			second.Observe(background)
+			time.Sleep(time.Second)
+			cancel()
+			time.Sleep(2 * ttl)
+			if got, also := roles(t, first), roles(t, second); len(got) != 0 || !slices.Equal(also, []string{"o observer"}) {
+				t.Errorf("the first election's observers are %q, the second's %q; want only the second to be observed", got, also)
+			}
 		})
 	}
 }

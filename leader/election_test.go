@@ -78,40 +78,36 @@ func TestCauseOfTheEnd(t *testing.T) {
 			s.Close(background)
 		}, []error{leader.ErrLost, dsync.ErrClosed}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				f := newFaulty(t, dsynctest.NewMemory(), nil)
-				s := newSession(t, f, nil)
-				// B04, E1: the hook Lost is called exactly once for each call of Elected.
-				var events []string
-				e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
-					Elected: func(_ context.Context, tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
-					Lost: func(tm leader.Term, cause error) {
-						events = append(events, fmt.Sprint("lost ", tm.Number))
-						wantErr(t, "cause in the hook", cause, test.want...)
-					},
-				}})
-				parent, cancel := context.WithCancelCause(background)
-				ctx, err := e.Campaign(parent)
-				if err != nil {
-					t.Fatal(err)
-				}
-				test.end(s, e, f, cancel)
-				<-ctx.Done()
-				wantErr(t, "cause", context.Cause(ctx), test.want...)
-				wantErr(t, "Err", ctx.Err(), context.Canceled)
-				if e.IsLeader() {
-					t.Error("IsLeader returns true after the end of the term")
-				}
-				time.Sleep(3 * ttl)
-				f.Heal()
-				e.Resign(background)
-				e.Resign(background)
-				synctest.Wait()
-				if got := strings.Join(events, ", "); got != "elected 1, lost 1" {
-					t.Errorf("hooks: %s, want elected 1, lost 1", got)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			f := newFaulty(t, dsynctest.NewMemory(), nil)
+			s := newSession(t, f, nil)
+			// B04, E1: the hook Lost is called exactly once for each call of Elected.
+			var events []string
+			e := electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{
+				Elected: func(_ context.Context, tm leader.Term) { events = append(events, fmt.Sprint("elected ", tm.Number)) },
+				Lost: func(tm leader.Term, cause error) {
+					events = append(events, fmt.Sprint("lost ", tm.Number))
+					wantErr(t, "cause in the hook", cause, test.want...)
+				},
+			}})
+			parent, cancel := context.WithCancelCause(background)
+			ctx, err := e.Campaign(parent)
+			noErr(t, err)
+			test.end(s, e, f, cancel)
+			<-ctx.Done()
+			wantErr(t, "cause", context.Cause(ctx), test.want...)
+			wantErr(t, "Err", ctx.Err(), context.Canceled)
+			if e.IsLeader() {
+				t.Error("IsLeader returns true after the end of the term")
+			}
+			time.Sleep(3 * ttl)
+			f.Heal()
+			e.Resign(background)
+			e.Resign(background)
+			synctest.Wait()
+			if got := strings.Join(events, ", "); got != "elected 1, lost 1" {
+				t.Errorf("hooks: %s, want elected 1, lost 1", got)
+			}
 		})
 	}
 }
@@ -129,9 +125,7 @@ func TestCampaignChan(t *testing.T) {
 			t.Fatal("elected while another process led")
 		case <-time.After(time.Minute):
 		}
-		if err := first.Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, first.Resign(background))
 		ctx := <-elected
 		if term(t, ctx).Number != term(t, led).Number+1 || ctx.Err() != nil || !second.IsLeader() {
 			t.Errorf("term %+v after %+v, ctx %v, want the next term", term(t, ctx), term(t, led), ctx.Err())
@@ -142,9 +136,7 @@ func TestCampaignChan(t *testing.T) {
 		if ctx, ok := <-first.CampaignChan(wait); ok || ctx != nil {
 			t.Errorf("received %v, %t, want a closed channel", ctx, ok)
 		}
-		if err := second.Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, second.Resign(background))
 		unread, cancel := context.WithCancel(background)
 		unreceived := first.CampaignChan(unread)
 		time.Sleep(time.Second)
@@ -294,30 +286,26 @@ func TestContextEndsBeforeTheNextLeads(t *testing.T) {
 // B29: when a term's ctx is cancelled, nobody else is elected until Resign is called or the grace is over.
 func TestWorkNeverOverlaps(t *testing.T) {
 	for _, resigns := range []time.Duration{0, grace / 2, time.Hour} {
-		t.Run(fmt.Sprint("done after ", resigns), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a, b := newElection(t, store, nil), newElection(t, store, nil)
-				parent, cancel := context.WithCancel(background)
-				ctx, err := a.Campaign(parent)
-				if err != nil {
-					t.Fatal(err)
-				}
-				elected := make(chan time.Time)
-				go func() {
-					campaign(t, b)
-					elected <- time.Now()
-				}()
-				synctest.Wait()
-				start := time.Now()
-				cancel()
-				<-ctx.Done()
-				time.AfterFunc(resigns, func() { a.Resign(background) })
-				if d, want := (<-elected).Sub(start), min(resigns, grace); d != want {
-					t.Errorf("the next process leads %v after the end of ctx, want %v", d, want)
-				}
-				time.Sleep(2 * time.Hour)
-			})
+		inBubble(t, fmt.Sprint("done after ", resigns), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a, b := newElection(t, store, nil), newElection(t, store, nil)
+			parent, cancel := context.WithCancel(background)
+			ctx, err := a.Campaign(parent)
+			noErr(t, err)
+			elected := make(chan time.Time)
+			go func() {
+				campaign(t, b)
+				elected <- time.Now()
+			}()
+			synctest.Wait()
+			start := time.Now()
+			cancel()
+			<-ctx.Done()
+			time.AfterFunc(resigns, func() { a.Resign(background) })
+			if d, want := (<-elected).Sub(start), min(resigns, grace); d != want {
+				t.Errorf("the next process leads %v after the end of ctx, want %v", d, want)
+			}
+			time.Sleep(2 * time.Hour)
 		})
 	}
 }
@@ -340,9 +328,7 @@ func TestAnotherLeadsAtOnce(t *testing.T) {
 		<-led
 		b.Resign(background)
 		campaign(t, a)
-		if err := s.Close(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Close(background))
 		again := newSession(t, f, &dsync.Options{Name: "node-1"})
 		campaign(t, electionOf(t, again, nil))
 		// Close waits for the grace, because the leader has not called Resign.
@@ -372,14 +358,10 @@ func TestCrashedLeaderIsFollowed(t *testing.T) {
 		time.Sleep(7 * time.Second)
 		f.Cut()
 		m, _, err := storecmd.Members(background, memory, s.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		campaign(t, b)
 		l, err := b.Leader(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if d := l.Since.Sub(m[0].LastHeartbeat.Add(ttl)); d < 0 || d > 10*time.Millisecond {
 			t.Errorf("elected %v later than a TTL after the last heartbeat, want 0 to 10ms", d)
 		}
@@ -396,9 +378,7 @@ func TestPauseAndResume(t *testing.T) {
 		led := make(chan struct{})
 		go func() { campaign(t, b); close(led) }()
 		synctest.Wait()
-		if err := a.Pause(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Pause(background))
 		<-led
 		again := make(chan struct{})
 		go func() { campaign(t, a); close(again) }()
@@ -449,9 +429,7 @@ func TestHundredElections(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{Retention: -1})
 		for i := range 100 {
 			e, err := leader.New(s, fmt.Sprint("election ", i), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if tm := term(t, campaign(t, e)); tm.Number != 1 {
 				t.Errorf("the first term of election %d is %d", i, tm.Number)
 			}
@@ -492,41 +470,39 @@ func TestStoreErrorsAreReported(t *testing.T) {
 // B12: the leadership is not lost if a hook blocks for several TTLs, panics or calls any method.
 func TestHooksCostNoLeadership(t *testing.T) {
 	for _, name := range []string{"sleep", "panic", "resign", "close", "campaign", "pause"} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				var e *leader.Election
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				called := make(chan struct{}, 100)
-				e = electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Elected: func(_ context.Context, tm leader.Term) {
-					called <- struct{}{}
-					if tm.Number > 1 {
-						return
-					}
-					switch name {
-					case "sleep":
-						time.Sleep(5 * ttl)
-					case "panic":
-						panic("a hook panics")
-					case "resign":
-						e.Resign(background)
-					case "close":
-						s.Close(background)
-					case "campaign":
-						e.TryCampaign(background)
-					case "pause":
-						e.Pause(background)
-						e.Resume()
-					}
-				}}})
-				ctx := campaign(t, e)
-				<-called
-				time.Sleep(4 * ttl)
-				ends := name == "resign" || name == "close" || name == "pause"
-				if (ctx.Err() != nil) != ends {
-					t.Errorf("after the hook the context's error is %v, want an error: %t", ctx.Err(), ends)
+		inBubble(t, name, func(t *testing.T) {
+			var e *leader.Election
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			called := make(chan struct{}, 100)
+			e = electionOf(t, s, &leader.Options{Hooks: &leader.Hooks{Elected: func(_ context.Context, tm leader.Term) {
+				called <- struct{}{}
+				if tm.Number > 1 {
+					return
 				}
-				time.Sleep(4 * ttl)
-			})
+				switch name {
+				case "sleep":
+					time.Sleep(5 * ttl)
+				case "panic":
+					panic("a hook panics")
+				case "resign":
+					e.Resign(background)
+				case "close":
+					s.Close(background)
+				case "campaign":
+					e.TryCampaign(background)
+				case "pause":
+					e.Pause(background)
+					e.Resume()
+				}
+			}}})
+			ctx := campaign(t, e)
+			<-called
+			time.Sleep(4 * ttl)
+			ends := name == "resign" || name == "close" || name == "pause"
+			if (ctx.Err() != nil) != ends {
+				t.Errorf("after the hook the context's error is %v, want an error: %t", ctx.Err(), ends)
+			}
+			time.Sleep(4 * ttl)
 		})
 	}
 }

@@ -154,9 +154,7 @@ func TestGroupListAndRemove(t *testing.T) {
 		store := dsynctest.NewMemory()
 		ctx, cancel := context.WithCancel(background)
 		g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{BalanceInterval: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f := newFleet(t)
 		g.Go("kept", f.work("a", "kept"))
 		removed, _ := g.Go("removed", f.work("a", "removed"))
@@ -217,9 +215,7 @@ func TestGroupWaitReturnsTheFirstError(t *testing.T) {
 		wrong := errors.New("work failed")
 		f := newFleet(t)
 		g, ctx, err := leader.NewGroup(background, newSession(t, dsynctest.NewMemory(), nil), "g", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		g.Go("works", f.work("a", "works"))
 		g.Go("fails", func(context.Context) error {
 			time.Sleep(2 * time.Second)
@@ -268,9 +264,7 @@ func TestGroupWaitWithoutFunctions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		g, ctx, err := leader.NewGroup(background, s, "g", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		start := time.Now()
 		if err := g.Wait(); err != nil || time.Since(start) != 0 || ctx.Err() == nil {
 			t.Errorf("Wait: %v after %v; the context's Err is %v", err, time.Since(start), ctx.Err())
@@ -315,18 +309,14 @@ func TestGroupForgetsRemovedFunctions(t *testing.T) {
 		g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{Election: &leader.Options{Hooks: &leader.Hooks{
 			Refreshed: func(leader.Reading) { cycles.Add(1) },
 		}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		work := func(ctx context.Context) error { <-ctx.Done(); return nil }
 		g.Go("stays", work)
 		time.Sleep(ttl)
 		before := runtime.NumGoroutine()
 		for range 20 {
 			removed, err := g.Go("is removed", work)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if _, err := g.Go("returns", func(context.Context) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
@@ -359,9 +349,7 @@ func TestGroupListsRunningFunctions(t *testing.T) {
 		group := func(store driver.Store) (*leader.Group, func()) {
 			ctx, cancel := context.WithCancel(background)
 			g, _, err := leader.NewGroup(ctx, newSession(t, store, nil), "g", &leader.GroupOptions{BalanceInterval: -1})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			g.Go("f", func(ctx context.Context) error {
 				<-ctx.Done()
 				time.Sleep(grace / 2)
@@ -438,18 +426,12 @@ func TestSingletonHandle(t *testing.T) {
 			}
 		}
 		g, _, err := leader.NewGroup(t.Context(), newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{BalanceInterval: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		one, err := g.Go("one", observed("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want("started", "one start 1")
 		other, err := g.Go("other", observed("other"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want("another function", "other start 1")
 		if !one.Running() || g.List()[0] != one {
 			t.Error("the list has another handle, or the function does not run")
@@ -467,9 +449,7 @@ func TestSingletonHandle(t *testing.T) {
 		<-one.Done()
 		want("removed", "one stop 2")
 		again, err := g.Go("one", observed("one"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		want("its successor", "one start 3")
 		if one.Remove(background) || !again.Running() {
 			t.Error("the handle of the first function removed the second one")
@@ -485,33 +465,29 @@ func TestSingletonHandle(t *testing.T) {
 // Even if BalanceInterval is long, it delays the first start of a function by less than a thirtieth of the TTL.
 func TestGroupStartsSoon(t *testing.T) {
 	for _, balance := range []time.Duration{0, -1, 10 * time.Millisecond, 24 * time.Hour, driver.MaxDuration} {
-		t.Run(fmt.Sprint(balance), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(background)
-				g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{BalanceInterval: balance})
-				if err != nil {
-					t.Fatal(err)
-				}
-				begin := time.Now()
-				const n = 50
-				var started atomic.Int64
-				var last atomic.Int64 // when the last function started, counted from begin
-				for i := range n {
-					g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
-						last.Store(int64(time.Since(begin)))
-						started.Add(1)
-						<-ctx.Done()
-						return nil
-					})
-				}
-				time.Sleep(ttl)
-				d := time.Duration(last.Load())
-				if started.Load() != n || d >= ttl/30 || d == 0 && balance >= 0 || d > 0 && balance < 0 {
-					t.Errorf("%d of %d functions have started, the last after %v", started.Load(), n, d)
-				}
-				cancel()
-				wantErr(t, "Wait", g.Wait(), context.Canceled)
-			})
+		inBubble(t, fmt.Sprint(balance), func(t *testing.T) {
+			ctx, cancel := context.WithCancel(background)
+			g, _, err := leader.NewGroup(ctx, newSession(t, dsynctest.NewMemory(), nil), "g", &leader.GroupOptions{BalanceInterval: balance})
+			noErr(t, err)
+			begin := time.Now()
+			const n = 50
+			var started atomic.Int64
+			var last atomic.Int64 // when the last function started, counted from begin
+			for i := range n {
+				g.Go(fmt.Sprint("f", i), func(ctx context.Context) error {
+					last.Store(int64(time.Since(begin)))
+					started.Add(1)
+					<-ctx.Done()
+					return nil
+				})
+			}
+			time.Sleep(ttl)
+			d := time.Duration(last.Load())
+			if started.Load() != n || d >= ttl/30 || d == 0 && balance >= 0 || d > 0 && balance < 0 {
+				t.Errorf("%d of %d functions have started, the last after %v", started.Load(), n, d)
+			}
+			cancel()
+			wantErr(t, "Wait", g.Wait(), context.Canceled)
 		})
 	}
 }
@@ -529,14 +505,10 @@ func TestFunctionsOfGroupsAreDistinct(t *testing.T) {
 				wantErr(t, fmt.Sprintf("NewGroup %q", group), err, dsync.ErrInvalidKey)
 				continue
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			for _, f := range []string{"c", "b/c", "/c", "/", "b/"} {
 				r, err := g.Go(f, func(context.Context) error { return nil })
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				name, pair := strings.Split(r.Election.String(), `"`)[1], fmt.Sprintf("%q of %q", f, group)
 				if names[name] != "" || name != group+"/"+f {
 					t.Errorf("%s has the election %q, want %q; earlier function with this election: %s", pair, name, group+"/"+f, names[name])

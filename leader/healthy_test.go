@@ -54,22 +54,20 @@ func TestTermThatIsNotResignedIsUnhealthy(t *testing.T) {
 		"Campaign": func(e *leader.Election) { campaign(t, e) },
 	}
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				e := electionOf(t, s, nil)
-				term := campaign(t, e)
-				go admin.New(s).Break(background, "e")
-				<-term.Done()
-				time.Sleep(ttl)
-				if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {
-					t.Errorf("before %s: %v, want %v", name, err, dsync.ErrStillInUse)
-				}
-				end(e)
-				if err := s.Healthy(); err != nil {
-					t.Errorf("after %s: %v, want nil", name, err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			e := electionOf(t, s, nil)
+			term := campaign(t, e)
+			go admin.New(s).Break(background, "e")
+			<-term.Done()
+			time.Sleep(ttl)
+			if err := s.Healthy(); !errors.Is(err, dsync.ErrStillInUse) {
+				t.Errorf("before %s: %v, want %v", name, err, dsync.ErrStillInUse)
+			}
+			end(e)
+			if err := s.Healthy(); err != nil {
+				t.Errorf("after %s: %v, want nil", name, err)
+			}
 		})
 	}
 }

@@ -22,6 +22,8 @@ var background = context.Background()
 
 var (
 	newSession = testkit.NewSession
+	noErr      = testkit.NoErr
+	inBubble   = testkit.InBubble
 	newFaulty  = testkit.NewFaulty
 	wantErr    = testkit.WantErr
 	bubble     = synctest.Test
@@ -35,9 +37,7 @@ func newElection(t testing.TB, store driver.Store, opt *leader.Options) *leader.
 func electionOf(t testing.TB, s *dsync.Session, opt *leader.Options) *leader.Election {
 	t.Helper()
 	e, err := leader.New(s, "e", opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return e
 }
 

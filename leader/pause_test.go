@@ -19,9 +19,7 @@ func TestPauseTwice(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)
 		elected := make(chan struct{})
 		for range 2 {
-			if err := e.Pause(background); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, e.Pause(background))
 			go func() {
 				campaign(t, e)
 				elected <- struct{}{}
@@ -53,40 +51,38 @@ func TestPauseAtTheElection(t *testing.T) {
 			e.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil })
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a, b := newElection(t, store, nil), newElection(t, store, nil)
-				draws := testkit.Draw(t)
-				for range 1000 {
-					campaign(t, b)
-					ctx, cancel := context.WithCancel(background)
-					go begin(a, ctx)
-					time.Sleep(grace / 10)
-					go b.Resign(background)
-					paused := make(chan struct{})
-					go func() {
-						for range draws.IntN(20) { // so that Pause comes at each step of the election in some round
-							runtime.Gosched()
-						}
-						a.Pause(background)
-						close(paused)
-					}()
-					<-paused
-					time.Sleep(2 * grace)
-					if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders)+st.Waiting != 0 || a.IsLeader() {
-						t.Fatalf("while paused, the store has the holders %+v and %d waiters (%v), want none", st.Holders, st.Waiting, err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a, b := newElection(t, store, nil), newElection(t, store, nil)
+			draws := testkit.Draw(t)
+			for range 1000 {
+				campaign(t, b)
+				ctx, cancel := context.WithCancel(background)
+				go begin(a, ctx)
+				time.Sleep(grace / 10)
+				go b.Resign(background)
+				paused := make(chan struct{})
+				go func() {
+					for range draws.IntN(20) { // so that Pause comes at each step of the election in some round
+						runtime.Gosched()
 					}
-					a.Resume()
-					time.Sleep(grace / 10)
-					if !a.IsLeader() {
-						t.Fatal("not elected after Resume")
-					}
-					cancel()
-					a.Resign(background)
-					time.Sleep(2 * grace)
+					a.Pause(background)
+					close(paused)
+				}()
+				<-paused
+				time.Sleep(2 * grace)
+				if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders)+st.Waiting != 0 || a.IsLeader() {
+					t.Fatalf("while paused, the store has the holders %+v and %d waiters (%v), want none", st.Holders, st.Waiting, err)
 				}
-			})
+				a.Resume()
+				time.Sleep(grace / 10)
+				if !a.IsLeader() {
+					t.Fatal("not elected after Resume")
+				}
+				cancel()
+				a.Resign(background)
+				time.Sleep(2 * grace)
+			}
 		})
 	}
 }

@@ -63,30 +63,28 @@ func wantYield(t *testing.T, ctx context.Context, e *leader.Election, name strin
 // Of those who wait, the most preferred is elected, whenever it came, and the first among equals.
 func TestMostPreferredIsElected(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polling %t", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				leading := joins(preferring(t, store, "first", 0, 0))
-				all := make(map[string]*candidacy)
-				for _, c := range []struct {
-					name       string
-					preference int
-				}{{"a", 0}, {"b", 5}, {"c", -1}, {"d", 5}, {"e", 999_999}, {"f", 0}, {"g", -999_999}, {"h", 4}} {
-					all[c.name] = joins(preferring(t, store, c.name, c.preference, 0))
+		inBubble(t, fmt.Sprintf("polling %t", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			leading := joins(preferring(t, store, "first", 0, 0))
+			all := make(map[string]*candidacy)
+			for _, c := range []struct {
+				name       string
+				preference int
+			}{{"a", 0}, {"b", 5}, {"c", -1}, {"d", 5}, {"e", 999_999}, {"f", 0}, {"g", -999_999}, {"h", 4}} {
+				all[c.name] = joins(preferring(t, store, c.name, c.preference, 0))
+			}
+			wantRoles(t, leading.Election, "first leader", "e candidate", "b candidate", "d candidate", "h candidate",
+				"a candidate", "f candidate", "c candidate", "g candidate")
+			for i, name := range []string{"e", "b", "d", "h", "a", "f", "c", "g"} {
+				if err := leading.Resign(background); err != nil {
+					t.Fatalf("Resign: %v", err)
 				}
-				wantRoles(t, leading.Election, "first leader", "e candidate", "b candidate", "d candidate", "h candidate",
-					"a candidate", "f candidate", "c candidate", "g candidate")
-				for i, name := range []string{"e", "b", "d", "h", "a", "f", "c", "g"} {
-					if err := leading.Resign(background); err != nil {
-						t.Fatalf("Resign: %v", err)
-					}
-					leading = all[name]
-					if got := term(t, leading.leads(t)); got.Name != name || got.Number != int64(i+2) {
-						t.Errorf("%v is elected, want %s in term %d", got, name, i+2)
-					}
+				leading = all[name]
+				if got := term(t, leading.leads(t)); got.Name != name || got.Number != int64(i+2) {
+					t.Errorf("%v is elected, want %s in term %d", got, name, i+2)
 				}
-			})
+			}
 		})
 	}
 }
@@ -95,39 +93,37 @@ func TestMostPreferredIsElected(t *testing.T) {
 // candidate is elected when the leader's work is done, and leads as long as nobody is preferred to it.
 func TestYieldAfter(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polling %t", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				a := preferring(t, store, "a", 1, time.Minute)
-				ctx := campaign(t, a)
-				elected := time.Now()
-				for _, c := range []string{"equal", "another"} {
-					joins(preferring(t, store, c, 1, time.Second))
-				}
-				joins(preferring(t, store, "less", 0, time.Second))
-				b := joins(preferring(t, store, "b", 2, time.Second))
-				wantRoles(t, a, "a leader", "b candidate", "equal candidate", "another candidate", "less candidate")
+		inBubble(t, fmt.Sprintf("polling %t", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			a := preferring(t, store, "a", 1, time.Minute)
+			ctx := campaign(t, a)
+			elected := time.Now()
+			for _, c := range []string{"equal", "another"} {
+				joins(preferring(t, store, c, 1, time.Second))
+			}
+			joins(preferring(t, store, "less", 0, time.Second))
+			b := joins(preferring(t, store, "b", 2, time.Second))
+			wantRoles(t, a, "a leader", "b candidate", "equal candidate", "another candidate", "less candidate")
 
-				wantYield(t, ctx, a, "b", elected.Add(time.Minute))
-				time.Sleep(grace / 2)
-				if a.IsLeader() || b.IsLeader() {
-					t.Errorf("while a stops its work, a leads: %t, b: %t", a.IsLeader(), b.IsLeader())
-				}
-				if err := a.Resign(background); err != nil {
-					t.Errorf("Resign: %v", err)
-				}
-				now := b.leads(t)
-				if d := time.Since(elected) - time.Minute; d < grace/2 || d > grace/2 && !polling {
-					t.Errorf("b leads %v after the end of the term, want %v", d, grace/2)
-				}
-				joins(a)
-				time.Sleep(time.Hour)
-				wantRoles(t, a, "b leader", "equal candidate", "another candidate", "a candidate", "less candidate")
-				if now.Err() != nil {
-					t.Errorf("the most preferred has handed over: %v", context.Cause(now))
-				}
-			})
+			wantYield(t, ctx, a, "b", elected.Add(time.Minute))
+			time.Sleep(grace / 2)
+			if a.IsLeader() || b.IsLeader() {
+				t.Errorf("while a stops its work, a leads: %t, b: %t", a.IsLeader(), b.IsLeader())
+			}
+			if err := a.Resign(background); err != nil {
+				t.Errorf("Resign: %v", err)
+			}
+			now := b.leads(t)
+			if d := time.Since(elected) - time.Minute; d < grace/2 || d > grace/2 && !polling {
+				t.Errorf("b leads %v after the end of the term, want %v", d, grace/2)
+			}
+			joins(a)
+			time.Sleep(time.Hour)
+			wantRoles(t, a, "b leader", "equal candidate", "another candidate", "a candidate", "less candidate")
+			if now.Err() != nil {
+				t.Errorf("the most preferred has handed over: %v", context.Cause(now))
+			}
 		})
 	}
 }
@@ -161,18 +157,16 @@ func TestLeaderStays(t *testing.T) {
 		{"with an equal", time.Minute, 5, 5},
 		{"with a less preferred one", time.Minute, 5, 4},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a := preferring(t, store, "a", tt.preference, tt.yieldAfter)
-				ctx := campaign(t, a)
-				joins(preferring(t, store, "b", tt.candidate, time.Minute))
-				time.Sleep(time.Hour)
-				wantRoles(t, a, "a leader", "b candidate")
-				if ctx.Err() != nil {
-					t.Errorf("the term has ended: %v", context.Cause(ctx))
-				}
-			})
+		inBubble(t, tt.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a := preferring(t, store, "a", tt.preference, tt.yieldAfter)
+			ctx := campaign(t, a)
+			joins(preferring(t, store, "b", tt.candidate, time.Minute))
+			time.Sleep(time.Hour)
+			wantRoles(t, a, "a leader", "b candidate")
+			if ctx.Err() != nil {
+				t.Errorf("the term has ended: %v", context.Cause(ctx))
+			}
 		})
 	}
 }
@@ -248,28 +242,26 @@ func TestYieldToNobodyDead(t *testing.T) {
 // If it has gone, the first in the queue is elected.
 func TestYieldToTheChosenOne(t *testing.T) {
 	for _, stays := range []bool{true, false} {
-		t.Run(fmt.Sprintf("stays %t", stays), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a := preferring(t, store, "a", 0, time.Minute)
-				ctx := campaign(t, a)
-				b := joins(preferring(t, store, "b", 1, 0))
-				time.Sleep(time.Minute - 2*time.Second)
-				<-ctx.Done()
-				c := joinsWithin(preferring(t, store, "c", 2, 0), grace/4)
-				next := b
-				if !stays {
-					b.stop()
-					next = c
-					time.Sleep(grace / 4)
-				}
-				if err := a.Resign(background); err != nil {
-					t.Errorf("Resign: %v", err)
-				}
-				if term(t, next.leads(t)).Number != 2 {
-					t.Error("somebody else was elected before")
-				}
-			})
+		inBubble(t, fmt.Sprintf("stays %t", stays), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a := preferring(t, store, "a", 0, time.Minute)
+			ctx := campaign(t, a)
+			b := joins(preferring(t, store, "b", 1, 0))
+			time.Sleep(time.Minute - 2*time.Second)
+			<-ctx.Done()
+			c := joinsWithin(preferring(t, store, "c", 2, 0), grace/4)
+			next := b
+			if !stays {
+				b.stop()
+				next = c
+				time.Sleep(grace / 4)
+			}
+			if err := a.Resign(background); err != nil {
+				t.Errorf("Resign: %v", err)
+			}
+			if term(t, next.leads(t)).Number != 2 {
+				t.Error("somebody else was elected before")
+			}
 		})
 	}
 }
@@ -294,9 +286,7 @@ func TestPreferenceIsChecked(t *testing.T) {
 			t.Errorf("NewGroup with YieldAfter, and balanced: %v", err)
 		}
 		g, _, err := leader.NewGroup(background, s, "g", &leader.GroupOptions{Election: o, BalanceInterval: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		g.Wait()
 	})
 }

@@ -23,72 +23,66 @@ var later = strings.Repeat("a", driver.MaxClaimValue+1)
 // the value, too, and publishing costs no extra command.
 func TestValueIsPartOfTheElection(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprint("polling ", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				full := later[1:]
-				values := map[string]string{"a": "10.0.0.1:8080", "b": full, "c": "\xff\x00"}
-				elections := make(map[string]*leader.Election)
-				for name, value := range values {
-					s := newSession(t, store, &dsync.Options{Name: name})
-					elections[name] = electionOf(t, s, &leader.Options{Value: []byte(value)})
+		inBubble(t, fmt.Sprint("polling ", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			full := later[1:]
+			values := map[string]string{"a": "10.0.0.1:8080", "b": full, "c": "\xff\x00"}
+			elections := make(map[string]*leader.Election)
+			for name, value := range values {
+				s := newSession(t, store, &dsync.Options{Name: name})
+				elections[name] = electionOf(t, s, &leader.Options{Value: []byte(value)})
+			}
+			terms := 0
+			seen := newElection(t, store, nil).Observe(t.Context())
+			<-seen
+			wantLeader := func(name string) {
+				t.Helper()
+				l := <-seen
+				for l.Session == "" {
+					l = <-seen
 				}
-				terms := 0
-				seen := newElection(t, store, nil).Observe(t.Context())
-				<-seen
-				wantLeader := func(name string) {
-					t.Helper()
-					l := <-seen
-					for l.Session == "" {
-						l = <-seen
-					}
-					if terms++; l.Name != name || string(l.Value) != values[name] || l.Term != int64(terms) {
-						t.Errorf("observed %+v, want %s with its value in term %d", l, name, terms)
-					}
+				if terms++; l.Name != name || string(l.Value) != values[name] || l.Term != int64(terms) {
+					t.Errorf("observed %+v, want %s with its value in term %d", l, name, terms)
 				}
-				elected := make(chan string)
-				next := func(name string) {
-					go func() {
-						elections[name].Campaign(t.Context())
-						elected <- name
-					}()
-					time.Sleep(time.Millisecond) // until the candidate is in the queue
-				}
-				campaign(t, elections["a"])
-				wantLeader("a")
-				next("b")
-				next("c")
-				elections["a"].Resign(background)
-				wantLeader(<-elected)
-				next("a")
-				all, err := elections["b"].Candidates(background)
-				if err != nil {
-					t.Fatal(err)
-				}
-				i := slices.IndexFunc(all, func(c leader.Candidate) bool { return c.Name == "a" })
-				if err := elections["b"].Transfer(background, all[i]); err != nil {
-					t.Fatal(err)
-				}
-				wantLeader(<-elected)
-				next("b")
-				elections["a"].Resign(background)
-				wantLeader(<-elected)
-				if _, err := elections["b"].TryCampaign(background); err == nil {
-					t.Error("two processes lead")
-				}
-				elections["c"].Resign(background)
-				wantLeader(<-elected)
-				elections["b"].Resign(background)
-				time.Sleep(time.Minute)
-				if _, err := elections["c"].TryCampaign(background); err != nil {
-					t.Error(err)
-				}
-				wantLeader("c")
-				if n := store.Counts().Commands[dsynctest.MethodPublish]; n != 0 {
-					t.Errorf("%d commands to publish, want none", n)
-				}
-			})
+			}
+			elected := make(chan string)
+			next := func(name string) {
+				go func() {
+					elections[name].Campaign(t.Context())
+					elected <- name
+				}()
+				time.Sleep(time.Millisecond) // until the candidate is in the queue
+			}
+			campaign(t, elections["a"])
+			wantLeader("a")
+			next("b")
+			next("c")
+			elections["a"].Resign(background)
+			wantLeader(<-elected)
+			next("a")
+			all, err := elections["b"].Candidates(background)
+			noErr(t, err)
+			i := slices.IndexFunc(all, func(c leader.Candidate) bool { return c.Name == "a" })
+			noErr(t, elections["b"].Transfer(background, all[i]))
+			wantLeader(<-elected)
+			next("b")
+			elections["a"].Resign(background)
+			wantLeader(<-elected)
+			if _, err := elections["b"].TryCampaign(background); err == nil {
+				t.Error("two processes lead")
+			}
+			elections["c"].Resign(background)
+			wantLeader(<-elected)
+			elections["b"].Resign(background)
+			time.Sleep(time.Minute)
+			if _, err := elections["c"].TryCampaign(background); err != nil {
+				t.Error(err)
+			}
+			wantLeader("c")
+			if n := store.Counts().Commands[dsynctest.MethodPublish]; n != 0 {
+				t.Errorf("%d commands to publish, want none", n)
+			}
 		})
 	}
 }
@@ -121,30 +115,28 @@ func TestWorkDoesNotWaitForItsValue(t *testing.T) {
 		"slow":         {Delay: ttl / 10, ReplyDelay: ttl / 20},
 		"hangs":        {Hang: 10 * time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				start := time.Now()
-				f := newFaulty(t, store, faultOfPublish(fault, func() bool { return time.Since(start) < ttl }))
-				e := newElection(t, f, &leader.Options{Value: []byte(later)})
-				for name, work := range map[string]func(){
-					"Campaign":     func() { campaign(t, e) },
-					"TryCampaign":  func() { e.TryCampaign(background) },
-					"CampaignChan": func() { <-e.CampaignChan(background) },
-					"Run":          func() { e.Run(background, func(context.Context) error { return nil }) },
-				} {
-					work()
-					if err := e.Resign(background); err != nil || !time.Now().Equal(start) {
-						t.Fatalf("%s and Resign: %v after %v", name, err, time.Since(start))
-					}
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			start := time.Now()
+			f := newFaulty(t, store, faultOfPublish(fault, func() bool { return time.Since(start) < ttl }))
+			e := newElection(t, f, &leader.Options{Value: []byte(later)})
+			for name, work := range map[string]func(){
+				"Campaign":     func() { campaign(t, e) },
+				"TryCampaign":  func() { e.TryCampaign(background) },
+				"CampaignChan": func() { <-e.CampaignChan(background) },
+				"Run":          func() { e.Run(background, func(context.Context) error { return nil }) },
+			} {
+				work()
+				if err := e.Resign(background); err != nil || !time.Now().Equal(start) {
+					t.Fatalf("%s and Resign: %v after %v", name, err, time.Since(start))
 				}
-				campaign(t, e)
-				time.Sleep(2 * ttl)
-				wantValue(t, store, later)
-				if !e.IsLeader() {
-					t.Error("the leadership is lost")
-				}
-			})
+			}
+			campaign(t, e)
+			time.Sleep(2 * ttl)
+			wantValue(t, store, later)
+			if !e.IsLeader() {
+				t.Error("the leadership is lost")
+			}
 		})
 	}
 }
@@ -158,28 +150,26 @@ func TestPublishWinsOverTheFirstValue(t *testing.T) {
 		"lost, but arrives": {LoseRequest: true, Again: ttl},
 	} {
 		for _, by := range []string{"caller", "hook"} {
-			t.Run(name+", by the "+by, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					first := 3
-					f := newFaulty(t, store, faultOfPublish(fault, func() bool { first--; return first >= 0 }))
-					var e *leader.Election
-					publish := func() {
-						for e.Publish(background, []byte("new")) != nil {
-						}
+			inBubble(t, name+", by the "+by, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				first := 3
+				f := newFaulty(t, store, faultOfPublish(fault, func() bool { first--; return first >= 0 }))
+				var e *leader.Election
+				publish := func() {
+					for e.Publish(background, []byte("new")) != nil {
 					}
-					opt := &leader.Options{Value: []byte(later)}
-					if by == "hook" {
-						opt.Hooks = &leader.Hooks{Elected: func(context.Context, leader.Term) { publish() }}
-					}
-					e = newElection(t, f, opt)
-					campaign(t, e)
-					if by == "caller" {
-						publish()
-					}
-					time.Sleep(3 * ttl)
-					wantValue(t, store, "new")
-				})
+				}
+				opt := &leader.Options{Value: []byte(later)}
+				if by == "hook" {
+					opt.Hooks = &leader.Hooks{Elected: func(context.Context, leader.Term) { publish() }}
+				}
+				e = newElection(t, f, opt)
+				campaign(t, e)
+				if by == "caller" {
+					publish()
+				}
+				time.Sleep(3 * ttl)
+				wantValue(t, store, "new")
 			})
 		}
 	}
@@ -197,9 +187,7 @@ func TestPublishingEndsWithTheTerm(t *testing.T) {
 		e := electionOf(t, newSession(t, f, reports), &leader.Options{Value: []byte(later)})
 		campaign(t, e)
 		time.Sleep(3 * ttl)
-		if err := e.Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, e.Resign(background))
 		time.Sleep(ttl / 2)
 		synctest.Wait()
 		before := sent

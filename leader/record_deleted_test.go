@@ -36,13 +36,9 @@ func TestRecordOfAnElectionDeleted(t *testing.T) {
 				}}
 			}
 			ea, err := leader.New(a, "e", &opt)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			eb, err := leader.New(b, "e", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			first := campaign(t, ea)
 			time.Sleep(5 * ttl)
 			store.DeleteRecord("e")

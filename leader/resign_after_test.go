@@ -26,41 +26,39 @@ func TestResignAfter(t *testing.T) {
 			"campaigns":     func(e *leader.Election, _ *dsync.Session) { go e.Campaign(background) },
 		} {
 			for _, d := range []time.Duration{3 * time.Second, 3 * ttl} {
-				t.Run(fmt.Sprintf("run %t, %s, %v", run, name, d), func(t *testing.T) {
-					bubble(t, func(t *testing.T) {
-						store := dsynctest.NewMemory()
-						s := newSession(t, store, nil)
-						a := electionOf(t, s, nil)
-						begin(t, a, run)
-						next := candidates(t, store, "b")["b"]
-						start := time.Now()
-						if then == nil {
-							time.AfterFunc(grace/4, func() {
-								ended, cancel := context.WithCancel(background)
-								cancel()
-								s.Close(ended)
-							})
-						}
-						if err := a.ResignAfter(background, d); err != nil {
-							t.Fatalf("ResignAfter: %v", err)
-						}
-						if took := time.Since(start); took > grace {
-							t.Errorf("ResignAfter took %v, want at most the grace", took)
-						}
-						if l, err := next.Leader(background); err == nil {
-							t.Errorf("%+v leads, want nobody", l)
-						}
-						if then != nil {
-							then(a, s)
-						}
-						ctx := <-next.elected
-						if took := time.Since(start); took < d || took > d+time.Second {
-							t.Errorf("the next leader is elected after %v, want %v", took, d)
-						}
-						if n := term(t, ctx).Number; n != 2 {
-							t.Errorf("term %d, want 2", n)
-						}
-					})
+				inBubble(t, fmt.Sprintf("run %t, %s, %v", run, name, d), func(t *testing.T) {
+					store := dsynctest.NewMemory()
+					s := newSession(t, store, nil)
+					a := electionOf(t, s, nil)
+					begin(t, a, run)
+					next := candidates(t, store, "b")["b"]
+					start := time.Now()
+					if then == nil {
+						time.AfterFunc(grace/4, func() {
+							ended, cancel := context.WithCancel(background)
+							cancel()
+							s.Close(ended)
+						})
+					}
+					if err := a.ResignAfter(background, d); err != nil {
+						t.Fatalf("ResignAfter: %v", err)
+					}
+					if took := time.Since(start); took > grace {
+						t.Errorf("ResignAfter took %v, want at most the grace", took)
+					}
+					if l, err := next.Leader(background); err == nil {
+						t.Errorf("%+v leads, want nobody", l)
+					}
+					if then != nil {
+						then(a, s)
+					}
+					ctx := <-next.elected
+					if took := time.Since(start); took < d || took > d+time.Second {
+						t.Errorf("the next leader is elected after %v, want %v", took, d)
+					}
+					if n := term(t, ctx).Number; n != 2 {
+						t.Errorf("term %d, want 2", n)
+					}
 				})
 			}
 		}
@@ -115,23 +113,21 @@ func TestResignAfterRefuses(t *testing.T) {
 // Break ends the delay of ResignAfter, so that the next candidate is elected.
 func TestResignAfterAndBreak(t *testing.T) {
 	for _, before := range []time.Duration{0, grace / 4, 2 * grace} { // with grace/4, Break comes while the work is stopping
-		t.Run(before.String(), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a := newElection(t, store, nil)
-				begin(t, a, true)
-				next := candidates(t, store, "b")["b"]
-				start := time.Now()
-				go a.ResignAfter(background, time.Hour)
-				time.Sleep(before)
-				if err := admin.New(newSession(t, store, nil)).Break(background, "e"); err != nil {
-					t.Fatalf("Break: %v", err)
-				}
-				<-next.elected
-				if took := time.Since(start); took > 2*ttl {
-					t.Errorf("the next leader is elected after %v, want at most %v", took, 2*ttl)
-				}
-			})
+		inBubble(t, before.String(), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a := newElection(t, store, nil)
+			begin(t, a, true)
+			next := candidates(t, store, "b")["b"]
+			start := time.Now()
+			go a.ResignAfter(background, time.Hour)
+			time.Sleep(before)
+			if err := admin.New(newSession(t, store, nil)).Break(background, "e"); err != nil {
+				t.Fatalf("Break: %v", err)
+			}
+			<-next.elected
+			if took := time.Since(start); took > 2*ttl {
+				t.Errorf("the next leader is elected after %v, want at most %v", took, 2*ttl)
+			}
 		})
 	}
 }
@@ -157,9 +153,7 @@ func TestTryCampaignAfterOnesOwnResignAfter(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := newElection(t, dsynctest.NewMemory(), nil)
 		campaign(t, e)
-		if err := e.ResignAfter(background, time.Minute); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, e.ResignAfter(background, time.Minute))
 		_, err := e.TryCampaign(background)
 		var held *dsync.HeldError
 		if !errors.As(err, &held) || !held.Here || strings.Contains(err.Error(), "another") || held.Until.IsZero() {
@@ -176,37 +170,35 @@ func TestResignAfterTheGraceIsOver(t *testing.T) {
 		"the reply is lost":    {LoseReply: true},
 		"the request is lost":  {LoseRequest: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				released := 0
-				a := newElection(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
-					if r.Method == dsynctest.MethodRelease {
-						if released++; released == 1 {
-							f = fault
-						}
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			released := 0
+			a := newElection(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+				if r.Method == dsynctest.MethodRelease {
+					if released++; released == 1 {
+						f = fault
 					}
-					return f
-				}), nil)
-				ctx, cancel := context.WithCancel(background)
-				said := make(chan error, 1)
-				go a.Run(ctx, func(ctx context.Context) error {
-					<-ctx.Done()
-					time.Sleep(grace + ttl/20)
-					said <- a.ResignAfter(background, time.Hour)
-					return nil
-				})
-				time.Sleep(time.Second)
-				next := candidates(t, store, "b")["b"]
-				cancel()
-				err := <-said
-				wantErr(t, "ResignAfter", err, leader.ErrLost)
-				began := time.Now()
-				<-next.elected
-				if took := time.Since(began); took > 2*ttl {
-					t.Errorf("ResignAfter returned %v, and the next leader is elected %v later, want at most %v", err, took, 2*ttl)
 				}
+				return f
+			}), nil)
+			ctx, cancel := context.WithCancel(background)
+			said := make(chan error, 1)
+			go a.Run(ctx, func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(grace + ttl/20)
+				said <- a.ResignAfter(background, time.Hour)
+				return nil
 			})
+			time.Sleep(time.Second)
+			next := candidates(t, store, "b")["b"]
+			cancel()
+			err := <-said
+			wantErr(t, "ResignAfter", err, leader.ErrLost)
+			began := time.Now()
+			<-next.elected
+			if took := time.Since(began); took > 2*ttl {
+				t.Errorf("ResignAfter returned %v, and the next leader is elected %v later, want at most %v", err, took, 2*ttl)
+			}
 		})
 	}
 }

@@ -59,21 +59,19 @@ func TestRunResignsOnPanicAndExit(t *testing.T) {
 		"panic": func(context.Context) error { panic("f panics") },
 		"exit":  func(context.Context) error { runtime.Goexit(); return nil },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				e := newElection(t, store, nil)
-				done := make(chan struct{})
-				go func() {
-					defer close(done)
-					defer func() { recover() }()
-					e.Run(background, f)
-				}()
-				<-done
-				if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
-					t.Errorf("after the %s: %v", name, err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			e := newElection(t, store, nil)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				defer func() { recover() }()
+				e.Run(background, f)
+			}()
+			<-done
+			if _, err := newElection(t, store, nil).TryCampaign(background); err != nil {
+				t.Errorf("after the %s: %v", name, err)
+			}
 		})
 	}
 }
@@ -129,61 +127,59 @@ func TestRunContinuesAfterAnOutage(t *testing.T) {
 // Run then campaigns again, behind the others.
 func TestResignFromRun(t *testing.T) {
 	for _, inside := range []bool{true, false} {
-		t.Run(fmt.Sprint("inside ", inside), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a, b := newElection(t, store, nil), newElection(t, store, nil)
-				ctx, cancel := context.WithCancel(background)
-				var wg sync.WaitGroup
-				terms := 0
-				ended := time.Time{}
-				wg.Go(func() {
-					a.Run(ctx, func(ctx context.Context) error {
-						if terms++; terms > 1 {
-							<-ctx.Done()
-							return nil
-						}
-						if inside {
-							time.Sleep(time.Second)
-							if err := a.Resign(ctx); err != nil {
-								t.Errorf("Resign inside f: %v", err)
-							}
-						}
+		inBubble(t, fmt.Sprint("inside ", inside), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a, b := newElection(t, store, nil), newElection(t, store, nil)
+			ctx, cancel := context.WithCancel(background)
+			var wg sync.WaitGroup
+			terms := 0
+			ended := time.Time{}
+			wg.Go(func() {
+				a.Run(ctx, func(ctx context.Context) error {
+					if terms++; terms > 1 {
 						<-ctx.Done()
-						wantErr(t, "cause", context.Cause(ctx), leader.ErrResigned)
-						time.Sleep(grace / 2)
-						ended = time.Now()
 						return nil
-					})
-				})
-				time.Sleep(500 * time.Millisecond)
-				var led time.Time
-				wg.Go(func() {
-					campaign(t, b)
-					led = time.Now()
-					time.Sleep(time.Second)
-					b.Resign(background)
-				})
-				time.Sleep(500 * time.Millisecond)
-				if !inside {
-					if err := a.Resign(background); err != nil {
-						t.Errorf("Resign: %v", err)
 					}
-					if ended.IsZero() {
-						t.Error("Resign outside of f did not wait for f")
+					if inside {
+						time.Sleep(time.Second)
+						if err := a.Resign(ctx); err != nil {
+							t.Errorf("Resign inside f: %v", err)
+						}
 					}
-				}
-				time.Sleep(5 * time.Second)
-				synctest.Wait()
-				if led.Before(ended) || led.Sub(ended) > 0 {
-					t.Errorf("another process led %v after f returned, want at once", led.Sub(ended))
-				}
-				if terms != 2 || !a.IsLeader() {
-					t.Errorf("the process had %d terms, want a second one after the other process's term", terms)
-				}
-				cancel()
-				wg.Wait()
+					<-ctx.Done()
+					wantErr(t, "cause", context.Cause(ctx), leader.ErrResigned)
+					time.Sleep(grace / 2)
+					ended = time.Now()
+					return nil
+				})
 			})
+			time.Sleep(500 * time.Millisecond)
+			var led time.Time
+			wg.Go(func() {
+				campaign(t, b)
+				led = time.Now()
+				time.Sleep(time.Second)
+				b.Resign(background)
+			})
+			time.Sleep(500 * time.Millisecond)
+			if !inside {
+				if err := a.Resign(background); err != nil {
+					t.Errorf("Resign: %v", err)
+				}
+				if ended.IsZero() {
+					t.Error("Resign outside of f did not wait for f")
+				}
+			}
+			time.Sleep(5 * time.Second)
+			synctest.Wait()
+			if led.Before(ended) || led.Sub(ended) > 0 {
+				t.Errorf("another process led %v after f returned, want at once", led.Sub(ended))
+			}
+			if terms != 2 || !a.IsLeader() {
+				t.Errorf("the process had %d terms, want a second one after the other process's term", terms)
+			}
+			cancel()
+			wg.Wait()
 		})
 	}
 }
@@ -261,9 +257,7 @@ func TestContextEndsWithTheFunction(t *testing.T) {
 			Lost: func(_ leader.Term, cause error) { causes = append(causes, cause) },
 		}})
 		var kept context.Context
-		if err := e.Run(background, func(ctx context.Context) error { kept = ctx; return nil }); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, e.Run(background, func(ctx context.Context) error { kept = ctx; return nil }))
 		if kept.Err() == nil || context.Cause(kept) != leader.ErrResigned {
 			t.Errorf("the context that f was given: %v, cause %v", kept.Err(), context.Cause(kept))
 		}
@@ -323,9 +317,7 @@ func TestResignInsideAnotherTerm(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		e := electionOf(t, s, nil)
 		other, err := leader.New(s, "other", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		earlier := campaign(t, e)
 		e.Resign(background)
 		for name, inside := range map[string]context.Context{

@@ -82,31 +82,29 @@ func wantNumber(t *testing.T, store driver.Store, want int64) {
 func TestTransfer(t *testing.T) {
 	for _, name := range []string{"b", "c", "d"} {
 		for _, polling := range []bool{false, true} {
-			t.Run(fmt.Sprintf("to %s, polling %t", name, polling), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					store.Polling = polling
-					a := named(t, store, "a")
-					term1 := campaign(t, a)
-					all := candidates(t, store, "b", "c", "d")
-					to := candidate(t, a, name)
-					before := store.Counts()
-					if err := a.Transfer(background, to); err != nil {
-						t.Fatalf("Transfer: %v", err)
-					}
-					d := store.Counts().Since(before)
-					if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
-						t.Errorf("Transfer sent %d releases, want one: %v", n, d.Commands)
-					}
-					rest := slices.DeleteFunc([]string{"b candidate", "c candidate", "d candidate"}, func(s string) bool { return s == name+" candidate" })
-					wantRoles(t, a, append([]string{name + " leader"}, rest...)...)
-					if a.IsLeader() || context.Cause(term1) != leader.ErrResigned {
-						t.Errorf("a leads: %t, its term ended with %v", a.IsLeader(), context.Cause(term1))
-					}
-					if got := term(t, <-all[name].elected); got.Number != 2 || got.Name != name {
-						t.Errorf("elected: %+v, want %s in term 2", got, name)
-					}
-				})
+			inBubble(t, fmt.Sprintf("to %s, polling %t", name, polling), func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				store.Polling = polling
+				a := named(t, store, "a")
+				term1 := campaign(t, a)
+				all := candidates(t, store, "b", "c", "d")
+				to := candidate(t, a, name)
+				before := store.Counts()
+				if err := a.Transfer(background, to); err != nil {
+					t.Fatalf("Transfer: %v", err)
+				}
+				d := store.Counts().Since(before)
+				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
+					t.Errorf("Transfer sent %d releases, want one: %v", n, d.Commands)
+				}
+				rest := slices.DeleteFunc([]string{"b candidate", "c candidate", "d candidate"}, func(s string) bool { return s == name+" candidate" })
+				wantRoles(t, a, append([]string{name + " leader"}, rest...)...)
+				if a.IsLeader() || context.Cause(term1) != leader.ErrResigned {
+					t.Errorf("a leads: %t, its term ended with %v", a.IsLeader(), context.Cause(term1))
+				}
+				if got := term(t, <-all[name].elected); got.Number != 2 || got.Name != name {
+					t.Errorf("elected: %+v, want %s in term 2", got, name)
+				}
 			})
 		}
 	}
@@ -218,13 +216,9 @@ func TestTransferRefused(t *testing.T) {
 		}
 		cut := newFaulty(t, store, nil)
 		blind := named(t, cut, "blind")
-		if err := a.Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Resign(background))
 		<-all["b"].elected
-		if err := all["b"].Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, all["b"].Resign(background))
 		campaign(t, blind)
 		go a.Campaign(background)
 		time.Sleep(time.Second)
@@ -298,39 +292,35 @@ func TestTransferWithFaults(t *testing.T) {
 		"executed again after a while":    {Again: time.Minute},
 		"executed again at another's end": {LoseReply: true, Again: ttl},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				releases := 0
-				f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
-					if r.Method != dsynctest.MethodRelease {
-						return dsynctest.Fault{}
-					}
-					if releases++; releases > 2 {
-						return dsynctest.Fault{}
-					}
-					return fault
-				})
-				a := named(t, f, "a")
-				campaign(t, a)
-				all := candidates(t, store, "b", "c", "d")
-				if err := a.Transfer(background, candidate(t, a, "d")); err != nil {
-					t.Fatalf("Transfer: %v", err)
+		inBubble(t, name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			releases := 0
+			f := newFaulty(t, store, func(r dsynctest.Request) dsynctest.Fault {
+				if r.Method != dsynctest.MethodRelease {
+					return dsynctest.Fault{}
 				}
-				select {
-				case <-all["d"].elected:
-				case <-time.After(time.Minute):
-					t.Fatal("d is not elected within a minute")
+				if releases++; releases > 2 {
+					return dsynctest.Fault{}
 				}
-				time.Sleep(2 * time.Minute) // until late requests have arrived
-				wantRoles(t, a, "d leader", "b candidate", "c candidate")
-				wantNumber(t, store, 2)
-				if err := all["d"].Resign(background); err != nil {
-					t.Fatal(err)
-				}
-				<-all["b"].elected
-				wantRoles(t, a, "b leader", "c candidate")
+				return fault
 			})
+			a := named(t, f, "a")
+			campaign(t, a)
+			all := candidates(t, store, "b", "c", "d")
+			if err := a.Transfer(background, candidate(t, a, "d")); err != nil {
+				t.Fatalf("Transfer: %v", err)
+			}
+			select {
+			case <-all["d"].elected:
+			case <-time.After(time.Minute):
+				t.Fatal("d is not elected within a minute")
+			}
+			time.Sleep(2 * time.Minute) // until late requests have arrived
+			wantRoles(t, a, "d leader", "b candidate", "c candidate")
+			wantNumber(t, store, 2)
+			noErr(t, all["d"].Resign(background))
+			<-all["b"].elected
+			wantRoles(t, a, "b leader", "c candidate")
 		})
 	}
 }
@@ -365,9 +355,7 @@ func TestTransferIsNotDeniedAfterALateCopy(t *testing.T) {
 		go func() { answer <- a.Transfer(background, to) }()
 		<-d.elected
 		time.Sleep(200 * time.Millisecond)
-		if err := d.Resign(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, d.Resign(background))
 		wantNumber(t, store, 3) // a's claim is elected once more, by the copy of its request
 		if err := <-answer; !errors.Is(err, leader.ErrLost) || errors.Is(err, leader.ErrNotCandidate) {
 			t.Errorf("Transfer: %v, want %v", err, leader.ErrLost)
@@ -512,13 +500,9 @@ func TestTransferToTheLastOfMany(t *testing.T) {
 			c := driver.Claim{Key: "e", ID: id + ".1", Session: id, Kind: driver.KindElection, Weight: 1, Limit: 1}
 			_, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour})
 			_, _, err2 := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour))
-			if err := errors.Join(err, err2); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(err, err2))
 		}
-		if err := a.Transfer(background, candidate(t, a, "c1099")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Transfer(background, candidate(t, a, "c1099")))
 		if got := roles(t, a); len(got) != n || got[0] != "c1099 leader" || got[1] != "c0000 candidate" {
 			t.Errorf("%d candidates, the first are %q", len(got), got[:min(2, len(got))])
 		}
@@ -566,29 +550,27 @@ func TestTransferToTheLatestClaim(t *testing.T) {
 		{[]string{"b.10", "c.1", "b.9"}, "b.10"},
 		{[]string{"c.11", "b.10", "b.9", "b.8"}, "b.10"},
 	} {
-		t.Run(fmt.Sprint(tt.queue), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				a := named(t, store, "a")
-				campaign(t, a)
-				for _, id := range []string{"b", "c"} {
-					if _, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
-						t.Fatal(err)
-					}
+		inBubble(t, fmt.Sprint(tt.queue), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			a := named(t, store, "a")
+			campaign(t, a)
+			for _, id := range []string{"b", "c"} {
+				if _, err := store.Register(background, driver.Member{ID: id, Name: id, TTL: time.Hour}); err != nil {
+					t.Fatal(err)
 				}
-				for _, id := range tt.queue {
-					c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: driver.KindElection, Weight: 1, Limit: 1}
-					if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
-						t.Fatal(err)
-					}
+			}
+			for _, id := range tt.queue {
+				c := driver.Claim{Key: "e", ID: id, Session: id[:1], Kind: driver.KindElection, Weight: 1, Limit: 1}
+				if _, _, err := storecmd.Acquire(background, store, c, true, nil, time.Now().Add(time.Hour)); err != nil {
+					t.Fatal(err)
 				}
-				if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
-					t.Fatalf("Transfer: %v", err)
-				}
-				if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
-					t.Errorf("elected: %+v (%v), want %s", st.Holders, err, tt.want)
-				}
-			})
+			}
+			if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
+				t.Fatalf("Transfer: %v", err)
+			}
+			if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
+				t.Errorf("elected: %+v (%v), want %s", st.Holders, err, tt.want)
+			}
 		})
 	}
 }

@@ -31,15 +31,11 @@ type alert struct {
 func readAlerts(t *testing.T) (all []alert) {
 	t.Helper()
 	text, err := os.ReadFile("prometheus/alerts.yml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var f alertFile
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	d.KnownFields(true)
-	if err := d.Decode(&f); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, d.Decode(&f))
 	for _, g := range f.Groups {
 		all = append(all, g.Rules...)
 	}
@@ -124,9 +120,7 @@ func TestAlertsAreOfTheMetrics(t *testing.T) {
 // docs/runbook.md names each alert.
 func TestAlertsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/runbook.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, a := range readAlerts(t) {
 		if !strings.Contains(string(text), "`"+a.Alert+"`") {
 			t.Errorf("docs/runbook.md does not name %s", a.Alert)

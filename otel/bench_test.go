@@ -17,9 +17,7 @@ func BenchmarkHold(b *testing.B) {
 	telemetry, err := dsyncotel.New(&dsyncotel.Options{
 		MeterProvider: metric.NewMeterProvider(metric.WithReader(metric.NewManualReader())),
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	noErr(b, err)
 	hooks := telemetry.Hooks()
 	b.ReportAllocs()
 	token := int64(0)

@@ -63,9 +63,7 @@ func spanAttributes(t *testing.T) map[string]bool {
 		r := record(t, dsyncotel.Options{})
 		s := r.session(dsynctest.NewMemory())
 		e, err := leader.New(s, "e", &leader.Options{Hooks: r.LeaderHooks(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := e.Campaign(background); err != nil {
 			t.Fatal(err)
 		}

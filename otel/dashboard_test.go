@@ -22,15 +22,11 @@ func prometheusSeries(t *testing.T) (labels map[string][]string, of map[string]s
 	for _, m := range everything(t) {
 		names, kind, translated := attributes(t, m)
 		name, err := metrics.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: translated})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		all := []string{"job", "instance"}
 		for _, n := range names {
 			l, err := label.Build(n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			all = append(all, l)
 		}
 		if kind == "histogram" {
@@ -65,12 +61,8 @@ type dashboard struct {
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
 	text, err := os.ReadFile("grafana/leasehold.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, json.Unmarshal(text, &d))
 	return d
 }
 

@@ -47,13 +47,9 @@ func everything(t *testing.T) (all []metricdata.Metrics) {
 		}
 		r.RecordClockSpread(background, time.Millisecond)
 		e, err := leader.New(s, "e", &leader.Options{Hooks: r.LeaderHooks(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		term, err := e.Campaign(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		mu := s.Mutex("k")
 		mu.Lock()
 		time.Sleep(ttl)
@@ -121,9 +117,7 @@ func attributes(t *testing.T, m metricdata.Metrics) (names []string, kind string
 // attributes.
 func TestDocumentationNamesTheMetrics(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	full := map[string]string{
 		"kind": "leasehold.kind", "source": "leasehold.grant.source", "key": "leasehold.key", "error.type": "error.type",
 		"operation": "leasehold.store.operation", "direction": "leasehold.clock.direction",

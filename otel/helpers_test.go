@@ -57,9 +57,7 @@ func (r *recorded) session(store driver.Store) *dsync.Session {
 func newSession(t testing.TB, store driver.Store, opt *dsync.Options) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { s.Close(background) })
 	return s
 }
@@ -156,4 +154,12 @@ func broken(s *dsync.Session) {
 func turn(m *dsync.Mutex) {
 	m.Lock()
 	defer m.Unlock()
+}
+
+// noErr ends the test if err is not nil.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -32,14 +32,10 @@ func TestMetricsOfTerms(t *testing.T) {
 				r := record(t, dsyncotel.Options{})
 				s := r.session(faulty)
 				e, err := leader.New(s, "e", &leader.Options{Hooks: r.LeaderHooks(nil)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				ctx, cancel := context.WithCancelCause(background)
 				term, err := e.Campaign(ctx)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				time.Sleep(2 * time.Second)
 				r.want("leasehold.leader", "leasehold.leader.leading{} 1", "leasehold.leader.terms{} 1")
 				began := time.Now()
@@ -72,9 +68,7 @@ func TestOwnHooksOfAnElection(t *testing.T) {
 			Refreshed: func(leader.Reading) { looked++ },
 		}
 		e, err := leader.New(r.session(dsynctest.NewMemory()), "e", &leader.Options{Hooks: r.LeaderHooks(own)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := e.Campaign(background); err != nil {
 			t.Fatal(err)
 		}

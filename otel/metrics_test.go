@@ -249,9 +249,7 @@ func TestMetricsOfQueues(t *testing.T) {
 			t.Error("an empty key is accepted")
 		}
 		stop, err := r.ObserveQueues(s, "busy", "idle")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		s.Mutex("busy").Lock()
 		ctx, cancel := context.WithCancel(background)
 		var wg sync.WaitGroup
@@ -362,9 +360,7 @@ func TestMetricsOfASession(t *testing.T) {
 				s = r.session(breaks)
 			}
 			stop, err := r.ObserveSession(s)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			r.want("leasehold.listener", "leasehold.listener.ready{} 0") // the session has no reason to listen yet
 			mu := s.Mutex("k")
 			mu.Lock()

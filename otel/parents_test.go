@@ -143,9 +143,7 @@ func TestSpansOfCampaignsHaveTheCallerAsParent(t *testing.T) {
 		tele := telemetry(t, tracers)
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: tele.Hooks()})
 		e, err := leader.New(s, "e", &leader.Options{Hooks: tele.LeaderHooks(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ctx, cancel := context.WithCancel(background)
 		ctx, span := caller.Start(ctx, "caller")
 		if _, err := e.Campaign(ctx); err != nil {
@@ -192,15 +190,11 @@ func TestMeasurementsKeepOnlyTheSpan(t *testing.T) {
 						return false
 					}))
 				tele, err := dsyncotel.New(&opt)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: tele.Hooks()})
 				mu := s.Mutex("k")
 				ctx, cancel := context.WithCancel(context.WithValue(ctx, valueKey{}, "of the request"))
-				if err := mu.LockContext(ctx); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, mu.LockContext(ctx))
 				cancel()
 				mu.Unlock()
 				synctest.Wait()
@@ -247,9 +241,7 @@ func (e exported) one(name string) tracetest.SpanStub {
 // telemetry returns a Telemetry that records spans but no metrics.
 func telemetry(t *testing.T, tracers trace.TracerProvider) *dsyncotel.Telemetry {
 	tele, err := dsyncotel.New(&dsyncotel.Options{TracerProvider: tracers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return tele
 }
 

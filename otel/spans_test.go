@@ -98,13 +98,9 @@ func TestSpansOfTerms(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := record(t, dsyncotel.Options{})
 		e, err := leader.New(r.session(dsynctest.NewMemory()), "e", &leader.Options{Hooks: r.LeaderHooks(nil)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ctx, err := e.Campaign(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		term, _ := leader.TermFrom(ctx)
 		time.Sleep(time.Second)
 		e.Resign(background)
@@ -121,15 +117,9 @@ func TestSpansOfTerms(t *testing.T) {
 func TestWithoutProviders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		telemetry, err := dsyncotel.New(nil) // with the global providers, which record nothing
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{Hooks: telemetry.Hooks()})
-		if err := s.Mutex("k").Do(background, func(context.Context) error { return nil }); err != nil {
-			t.Fatal(err)
-		}
-		if err := telemetry.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Mutex("k").Do(background, func(context.Context) error { return nil }))
+		noErr(t, telemetry.Close())
 	})
 }

@@ -45,9 +45,7 @@ func (c *contest) candidate(t *testing.T) *candidate {
 	e := &candidate{contest: c, worked: make(chan struct{}), ran: make(chan struct{})}
 	var err error
 	e.lock, err = clientgo.New(c.client(t, &e.net).Database(c.db), "e", &clientgo.Options{Timeout: timeout})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	work, endWork := context.WithCancel(context.Background())
 	run, endRun := context.WithCancel(context.Background())
 	e.endWork, e.endRun = endWork, endRun
@@ -71,9 +69,7 @@ func (c *contest) candidate(t *testing.T) *candidate {
 			OnStoppedLeading: func() {},
 		},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	go func() {
 		defer close(e.ran)
 		elector.Run(run)

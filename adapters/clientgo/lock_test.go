@@ -22,9 +22,7 @@ import (
 func nowhere(t *testing.T) *mongo.Database {
 	t.Helper()
 	client, err := mongo.Connect(options.Client().ApplyURI("mongodb://127.0.0.1:1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { client.Disconnect(context.Background()) })
 	return client.Database("app")
 }
@@ -51,9 +49,7 @@ func TestIdentity(t *testing.T) {
 	db, seen := nowhere(t), map[string]bool{"": true}
 	for range 10 {
 		l, err := clientgo.New(db, "e", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if id := l.Identity(); seen[id] {
 			t.Errorf("identity %q is empty or not unique", id)
 		} else {
@@ -92,9 +88,7 @@ func TestRecordEvent(t *testing.T) {
 	pod.Name = "pod-1"
 	for _, opt := range []clientgo.Options{{}, {Identity: "me", Events: &got, EventObject: pod}} {
 		l, err := clientgo.New(nowhere(t), "e", &opt)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		l.RecordEvent("became leader")
 	}
 	if want := "pod-1 Normal LeaderElection: me became leader"; len(got) != 1 || got[0] != want {
@@ -106,9 +100,7 @@ func TestRecordEvent(t *testing.T) {
 // AlreadyExists.
 func TestUnreachable(t *testing.T) {
 	l, err := clientgo.New(nowhere(t), "e", &clientgo.Options{Timeout: 50 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var lock resourcelock.Interface = l
 	begin := time.Now()
 	_, _, err = lock.Get(t.Context())

@@ -54,9 +54,7 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 		opt.SetDialer(n).SetRetryWrites(false) // a retry by the driver would hide a lost reply
 	}
 	client, err := mongo.Connect(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
 		defer cancel()
@@ -70,9 +68,7 @@ func (p *place) client(t *testing.T, n *network) *mongo.Client {
 func (p *place) lock(t *testing.T, n *network) *clientgo.Lock {
 	t.Helper()
 	l, err := clientgo.New(p.client(t, n).Database(p.db), "e", &clientgo.Options{Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return l
 }
 
@@ -97,9 +93,7 @@ func same(a, b resourcelock.LeaderElectionRecord) bool {
 func get(t *testing.T, l *clientgo.Lock) (resourcelock.LeaderElectionRecord, []byte) {
 	t.Helper()
 	r, raw, err := l.Get(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return *r, raw
 }
 
@@ -114,9 +108,7 @@ func TestRecord(t *testing.T) {
 		}
 	}
 	want := record("a")
-	if err := a.Create(t.Context(), want); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, a.Create(t.Context(), want))
 	if err := b.Create(t.Context(), record("b")); !apierrors.IsAlreadyExists(err) {
 		t.Errorf("Create of an existing document returned %v, want AlreadyExists", err)
 	}
@@ -144,9 +136,7 @@ func TestRecord(t *testing.T) {
 func TestUpdateIsCompareAndSet(t *testing.T) {
 	p := newPlace(t)
 	locks := []*clientgo.Lock{p.lock(t, nil), p.lock(t, nil), p.lock(t, nil), p.lock(t, nil)}
-	if err := locks[0].Create(t.Context(), record("nobody")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, locks[0].Create(t.Context(), record("nobody")))
 	for round := range 10 {
 		errs := make([]error, len(locks))
 		for _, l := range locks {
@@ -190,9 +180,7 @@ func TestLostReply(t *testing.T) {
 			n := &network{}
 			a, b := p.lock(t, n), p.lock(t, nil)
 			if command == "update" {
-				if err := a.Create(t.Context(), record("a")); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, a.Create(t.Context(), record("a")))
 			} else if _, _, err := a.Get(t.Context()); !apierrors.IsNotFound(err) { // this also connects
 				t.Fatal(err)
 			}
@@ -221,9 +209,7 @@ func TestLostReply(t *testing.T) {
 // After a failed Update, even one that was never sent, every Update fails until Get succeeds.
 func TestFailedUpdateNeedsGet(t *testing.T) {
 	l := newPlace(t).lock(t, nil)
-	if err := l.Create(t.Context(), record("a")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, l.Create(t.Context(), record("a")))
 	done, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := l.Update(done, record("a")); !errors.Is(err, context.Canceled) {
@@ -243,20 +229,20 @@ func TestTransactionIsNotJoined(t *testing.T) {
 	p := newPlace(t)
 	client := p.client(t, nil)
 	l, err := clientgo.New(client.Database(p.db), "e", &clientgo.Options{Timeout: 20 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	session, err := client.StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer session.EndSession(t.Context())
-	if err := session.StartTransaction(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Create(mongo.NewSessionContext(t.Context(), session), record("a")); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, session.StartTransaction())
+	noErr(t, l.Create(mongo.NewSessionContext(t.Context(), session), record("a")))
 	session.AbortTransaction(t.Context())
 	get(t, l)
+}
+
+// noErr ends the test if err is not nil.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -95,15 +95,11 @@ func TestLostLockPermitsNothing(t *testing.T) {
 		faulty := dsynctest.NewFaulty(store, nil)
 		defer faulty.Close()
 		a, b := newDriver(t, db, faulty, nil), newDriver(t, db, store, nil)
-		if err := a.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Lock())
 		faulty.Cut()
 		time.Sleep(2 * ttl)
 		faulty.Heal()
-		if err := b.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, b.Lock())
 		for call, err := range map[string]error{
 			"Run":        a.Run(bytes.NewReader([]byte("a"))),
 			"SetVersion": a.SetVersion(1, true),
@@ -135,12 +131,8 @@ func TestBrokenLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
 		d := newDriver(t, db, store, nil)
-		if err := d.Lock(); err != nil {
-			t.Fatal(err)
-		}
-		if err := admin.New(newSession(t, store)).Break(background, name); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, d.Lock())
+		noErr(t, admin.New(newSession(t, store)).Break(background, name))
 		if err := d.SetVersion(1, true); !errors.Is(err, dsync.ErrRevoked) {
 			t.Errorf("SetVersion returned %v, want ErrRevoked", err)
 		}
@@ -157,12 +149,8 @@ func TestUnlockWithoutTheStore(t *testing.T) {
 		})
 		defer faulty.Close()
 		d, err := golangmigrate.New(db, newSession(t, faulty), name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, d.Lock())
 		start := time.Now()
 		if err := d.Unlock(); err != nil {
 			t.Error(err)
@@ -182,9 +170,7 @@ func TestCloseReleases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
 		a, b := newDriver(t, db, store, nil), newDriver(t, db, store, nil)
-		if err := a.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Lock())
 		if err := a.Close(); err != nil {
 			t.Error(err)
 		}
@@ -207,12 +193,8 @@ func TestOpenKeepsTheLock(t *testing.T) {
 		db := newDB(t)
 		d := newDriver(t, db, dsynctest.NewMemory(), nil)
 		opened, err := d.Open("stub://")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := d.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, d.Lock())
 		if err := opened.Lock(); !errors.Is(err, database.ErrLocked) {
 			t.Errorf("Lock of a driver that the holder opened returned %v, want ErrLocked", err)
 		}

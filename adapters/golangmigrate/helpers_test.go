@@ -31,9 +31,7 @@ var background = context.Background()
 func newSession(t testing.TB, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { s.Close(background) })
 	return s
 }
@@ -42,9 +40,7 @@ func newSession(t testing.TB, store driver.Store) *dsync.Session {
 func newDriver(t testing.TB, inner database.Driver, store driver.Store, opt *golangmigrate.Options) *golangmigrate.Driver {
 	t.Helper()
 	d, err := golangmigrate.New(inner, newSession(t, store), name, opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return d
 }
 
@@ -56,13 +52,9 @@ func newMigrate(t testing.TB, d database.Driver, migrations ...string) *migrate.
 		files[fmt.Sprintf("%d_test.up.txt", i+1)] = &fstest.MapFile{Data: []byte(m)}
 	}
 	source, err := iofs.New(files, ".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	m, err := migrate.NewWithInstance("iofs", source, "stub", d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return m
 }
 
@@ -82,9 +74,7 @@ type db struct {
 func newDB(t testing.TB) *db {
 	t.Helper()
 	inner, err := stub.WithInstance(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return &db{t: t, stub: inner}
 }
 
@@ -149,5 +139,13 @@ func (d *db) wantCalls(want ...string) {
 	defer d.mu.Unlock()
 	if !slices.Equal(d.calls, want) {
 		d.t.Errorf("the steps were %q, want %q", d.calls, want)
+	}
+}
+
+// noErr ends the test if err is not nil.
+func noErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -46,16 +46,12 @@ func TestDeadProcessDoesNotKeepTheLock(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
 		faulty := dsynctest.NewFaulty(store, nil)
 		defer faulty.Close()
-		if err := newDriver(t, db, faulty, nil).Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, newDriver(t, db, faulty, nil).Lock())
 		faulty.Cut() // the process never reaches the store again
 		start := time.Now()
 		m := newMigrate(t, newDriver(t, db, store, &golangmigrate.Options{Wait: 2 * ttl}), "a")
 		m.LockTimeout = 3 * ttl
-		if err := m.Up(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, m.Up())
 		if took := time.Since(start); took < ttl/2 || took > ttl+ttl/2 {
 			t.Errorf("the next process began after %v, want a TTL, %v, after the last heartbeat", took, ttl)
 		}
@@ -140,9 +136,7 @@ func TestClosedMigrateDoesNotLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, db := dsynctest.NewMemory(), newDB(t)
 		holder := newDriver(t, db, store, nil)
-		if err := holder.Lock(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, holder.Lock())
 		m := newMigrate(t, newDriver(t, db, store, nil), "a")
 		m.LockTimeout = time.Second // less than Wait
 		if err := m.Up(); !errors.Is(err, migrate.ErrLockTimeout) {

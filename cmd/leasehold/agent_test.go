@@ -32,9 +32,7 @@ func overSocket(path string) *http.Client {
 func hold(t *testing.T, c *http.Client, at, key string) (lines *bufio.Reader, release func() error) {
 	t.Helper()
 	answer, err := c.Get(at + "v1/locks/" + key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { answer.Body.Close() })
 	lines = bufio.NewReader(answer.Body)
 	if line, err := lines.ReadString('\n'); !strings.HasPrefix(line, `{"held":"`+key+`","id":"`) {
@@ -68,9 +66,7 @@ func TestAgentAtASocket(t *testing.T) {
 	_, release := hold(t, c, "http://agent/", "first")
 	release()
 	mu := session(t, store).Mutex("first")
-	if err := mu.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, mu.LockContext(t.Context()))
 	mu.Unlock()
 	lines, _ := hold(t, c, "http://agent/", "second")
 	terminate(t)
@@ -102,12 +98,8 @@ func TestAgentKilled(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "agent.sock")
 	cmd := onMemoryCommand(t, "agent", "--listen", "unix:"+path)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, cmd.Start())
 	defer cmd.Process.Kill()
 	if at, err := bufio.NewReader(out).ReadString('\n'); at != "unix:"+path+"\n" {
 		t.Fatalf("agent prints %q, %v", at, err)
@@ -125,9 +117,7 @@ func TestAgentKilled(t *testing.T) {
 	}
 	// The next agent takes the place of the socket that was left behind.
 	l, err := listenUnix(t.Context(), path, 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	l.Close()
 }
 
@@ -135,13 +125,9 @@ func TestAgentKilled(t *testing.T) {
 func TestAgentAtABusySocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer syscall.Close(fd)
-	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: path}), syscall.Listen(fd, 0)))
 	for { // until its queue is full
 		c, err := net.Dial("unix", path)
 		if err != nil {
@@ -158,15 +144,11 @@ func TestAgentAtABusySocket(t *testing.T) {
 func TestAgentsStartAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	left.SetUnlinkOnClose(false)
 	left.Close()
 	unlock, err := lockFolder(filepath.Dir(path)) // as an agent that has seen that the socket was left behind
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	second := make(chan error, 1)
 	go func() {
 		_, err := listenUnix(t.Context(), path, 0o600)
@@ -177,13 +159,9 @@ func TestAgentsStartAtOnce(t *testing.T) {
 		t.Fatalf("the second does not wait for the first: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.Remove(path))
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer l.Close()
 	unlock()
 	if err := <-second; err == nil || err.Error() != "another process serves there" {
@@ -199,16 +177,12 @@ func TestAgentsStartAtOnce(t *testing.T) {
 // A socket's path may be as long as the kernel allows, and it has its mode before its name.
 func TestAgentAtALongPath(t *testing.T) {
 	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer os.RemoveAll(dir)
 	path := filepath.Join(dir, strings.Repeat("s", 107-len(dir)-1))
 	defer syscall.Umask(syscall.Umask(0))
 	l, err := (&net.ListenConfig{Control: modeBeforeName(0o640)}).Listen(t.Context(), "unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the socket is %v, %v", info.Mode(), err)
 	}
@@ -226,9 +200,7 @@ func TestAgentAtALongPath(t *testing.T) {
 func TestAgentToken(t *testing.T) {
 	store := dsynctest.NewMemory()
 	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(file, []byte("0123456789abcdef\n"), 0o600))
 	out, end := start(t.Context(), store, "agent", "--listen", ":0", "--token-file", file)
 	at := ""
 	for !strings.HasSuffix(at, "\n") {
@@ -242,16 +214,12 @@ func TestAgentToken(t *testing.T) {
 	at = strings.TrimSpace(at)
 	for token, want := range map[string]int{"": 401, "0123456789abcdeX": 401, "0123456789abcdef": 200} {
 		r, err := http.NewRequest("GET", at+"v1/health", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		answer.Body.Close()
 		if answer.StatusCode != want {
 			t.Errorf("with the token %q: %s, want %d", token, answer.Status, want)
@@ -267,9 +235,7 @@ func TestAgentRefuses(t *testing.T) {
 	dir := t.TempDir()
 	short, plain := filepath.Join(dir, "short"), filepath.Join(dir, "plain")
 	for _, name := range []string{short, plain} {
-		if err := os.WriteFile(name, []byte("secret\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(name, []byte("secret\n"), 0o600))
 	}
 	for _, c := range []struct {
 		flags  string

@@ -28,9 +28,7 @@ import (
 func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cmd := exec.Command(self, args...)
 	cmd.Env = append(os.Environ(), onMemory+"=1")
 	return cmd
@@ -40,9 +38,7 @@ func onMemoryCommand(t *testing.T, args ...string) *exec.Cmd {
 func zombies(t *testing.T, parent int) (pids []string) {
 	t.Helper()
 	lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, list := range lists {
 		for _, pid := range strings.Fields(read(t, list)) {
 			if dead(pid) {
@@ -59,9 +55,7 @@ func zombies(t *testing.T, parent int) (pids []string) {
 func TestKeeperReapsOrphans(t *testing.T) {
 	dir := t.TempDir()
 	gate, pids := filepath.Join(dir, "gate"), filepath.Join(dir, "pids")
-	if err := unix.Mkfifo(gate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, unix.Mkfifo(gate, 0o600))
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	script := fmt.Sprintf(`for i in 1 2 3 4 5 6 7 8; do
 			(sh -c 'echo $$ >>%[1]s' &)
@@ -70,9 +64,7 @@ func TestKeeperReapsOrphans(t *testing.T) {
 		(setsid sh -c 'echo $$ >>%[1]s; read x <%[2]s' >/dev/null 2>&1 &)
 		exec sleep 1000`, pids, gate)
 	k, err := startKeeper(a, []string{"sh", "-c", script}, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	k.tell(hour())
 	k.pgid = (<-k.reports).Started
 	defer func() { k.kill(); k.wait() }()
@@ -126,13 +118,9 @@ func TestRunPassesDescriptors(t *testing.T) {
 				continue
 			}
 			name := filepath.Join(dir, fmt.Sprint(fd))
-			if err := os.WriteFile(name, []byte("from "+name+"\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, os.WriteFile(name, []byte("from "+name+"\n"), 0o600))
 			f, err := os.Open(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer f.Close()
 			files = append(files, f)
 		}
@@ -156,12 +144,8 @@ func TestRunPassesDescriptors(t *testing.T) {
 func TestRunLeavesDescriptorsAsTheyAre(t *testing.T) {
 	for _, nonblock := range []bool{false, true} {
 		var fds [2]int
-		if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-			t.Fatal(err)
-		}
-		if err := unix.SetNonblock(fds[0], nonblock); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, unix.Pipe2(fds[:], unix.O_CLOEXEC))
+		noErr(t, unix.SetNonblock(fds[0], nonblock))
 		r, w := os.NewFile(uintptr(fds[0]), "r"), os.NewFile(uintptr(fds[1]), "w")
 		defer r.Close()
 		defer w.Close()
@@ -192,9 +176,7 @@ s2: ; @echo two
 		t.Fatal(err)
 	}
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	cmd := exec.Command("make", "-s", "-j2", "--no-print-directory", "L="+self)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), onMemory+"=1", "MAKEFLAGS=", "MFLAGS=", "MAKELEVEL=")
@@ -224,9 +206,7 @@ func TestRunPassesSystemdSockets(t *testing.T) {
 func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	k, err := startKeeper(a, []string{"sleep", "1000"}, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer func() { k.kill(); k.wait() }()
 	k.tell(hour())
 	k.pgid = (<-k.reports).Started
@@ -251,9 +231,7 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	k.tell(order{Signal: int(syscall.SIGUSR1)})
 	k.tell(order{Signal: int(syscall.SIGTERM)})
 	k.tell(hour())
@@ -305,9 +283,7 @@ func TestRunEndsOnTheSecondSignal(t *testing.T) {
 		t.Cleanup(faulty.Close)
 		args := append([]string{"run", "--ttl", "1h"}, c.args...) // with so long a TTL, requests to the store time out after 5 s and are repeated
 		gate := exec.Command("sleep", "1000")
-		if err := gate.Start(); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, gate.Start())
 		if c.name == "after the command" {
 			args = append(args, strconv.Itoa(gate.Process.Pid))
 		}
@@ -353,9 +329,7 @@ func TestRunSaysThatTheKeyIsNotReleased(t *testing.T) {
 	out, end := start(t.Context(), faulty, "run", "--ttl", "20s", "k", "--", "sh", "-c", `echo ready; while [ ! -e "$0" ]; do sleep 0.01; done`, name)
 	eventually(t, "the command runs", func() bool { return strings.Contains(out.take(), "ready") })
 	cut.Store(true)
-	if err := os.WriteFile(name, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, os.WriteFile(name, nil, 0o600))
 	got := <-end
 	if n := strings.Count(got.err, `"k" could not be released`); got.status != 0 || n != 1 {
 		t.Errorf("%+v, want status 0 and one line that says that the key could not be released", got)

@@ -11,11 +11,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/leasehold-go/leasehold/internal/engine"
-
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
@@ -23,13 +22,9 @@ import (
 func holding(t *testing.T, store driver.Store, key string) (*dsync.Session, *engine.Hold) {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{Name: "holder", Host: "here", TTL: 10 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	h, err := engine.Of(s).Hold(t.Context(), engine.Whole(key, driver.KindMutex))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return s, h
 }
 
@@ -63,9 +58,7 @@ func TestBreak(t *testing.T) {
 			defer s.Close(t.Context())
 			token := h.Token()
 			other, err := dsync.New(store, &dsync.Options{Name: "other", Host: "here"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			defer other.Close(t.Context())
 			next := make(chan error, 1)
 			go func() { next <- other.Mutex("k").LockContext(context.Background()) }()
@@ -186,15 +179,41 @@ func TestBreakEndsOnSignals(t *testing.T) {
 			asked += out.take()
 		}
 		self, err := os.FindProcess(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := self.Signal(sig); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, self.Signal(sig))
 		if got := <-end; got.status != 128+int(sig) || got.err != "" {
 			t.Errorf("%v: %+v, want status %d", sig, got, 128+int(sig))
 		}
 		alone(t, s.Memory, "a", "b", "c")
 	}
+}
+
+// forget prints what it has forgotten, and refuses to forget a key that is held.
+func TestForget(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := newScene(t)
+		s.release(s.acquire(claim("done", "a.1", driver.KindOnce, 1, 1)), driver.Release{Seal: 1})
+		s.release(s.acquire(claim("elected", "a.2", driver.KindElection, 1, 1)), driver.Release{})
+		s.release(s.acquire(claim("nightly", "a.4", driver.KindPeriodic, 1, 1)), driver.Release{Seal: 1_793_498_400_000})
+		s.acquire(claim("held", "a.3", driver.KindMutex, 1, 1))
+		if got := command(t, s.Memory, "break", "done"); got.status != 0 ||
+			got.out != "done: nobody holds it: it is a once that is done; after leasehold forget it can run again\n" {
+			t.Errorf("break of a once: %+v", got)
+		}
+		for _, c := range []struct{ key, out string }{
+			{"done", "done: forgotten, a once that had been done\n"},
+			{"done", "done: forgotten\n"},
+			{"elected", "elected: forgotten, an election in term 1\n"},
+			{"nightly", "nightly: forgotten, a periodic whose last tick was 2026-11-01T02:00:00.000Z\n"},
+			{"other", "other: no such key\n"},
+		} {
+			if got := command(t, s.Memory, "forget", c.key); got.status != 0 || got.out != c.out || got.err != "" {
+				t.Errorf("forget of %s: %+v, want %q", c.key, got, c.out)
+			}
+		}
+		got := command(t, s.Memory, "forget", "held")
+		if got.status != exitHeld || got.out != "" || !strings.HasPrefix(got.err, `leasehold: dsync: "held" is held by another`) {
+			t.Errorf("forget of a held key: %+v, want status %d and an error that says that the key is held", got, exitHeld)
+		}
+	})
 }

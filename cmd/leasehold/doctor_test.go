@@ -310,23 +310,21 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 		troubles = append(troubles, trouble{"no " + action + " of notices", "", without(noticeNames()[i*21], action), "rights", levelWarn, "missing: " + action + " on app.leasehold.notices.0 to .64", grant, 0})
 	}
 	for _, c := range troubles {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				uri := c.uri
-				if uri == "" {
-					uri = wardURI
-				}
-				w := newWard(t, uri)
-				c.wrong(w)
-				all, got := w.found(t)
-				f := all[c.check]
-				if f.Outcome != c.level || !strings.Contains(f.Found, c.found) || !strings.Contains(f.Do, c.do) || (f.Do == "") != (c.do == "") || got.status != c.status {
-					t.Errorf("%s: %s: %q, do %q, status %d; want %s: %q, do %q, status %d", c.check, f.Outcome, f.Found, f.Do, got.status, c.level, c.found, c.do, c.status)
-				}
-				if n := strings.Count(got.out, "\n"); n != len(w.checks()) || strings.Contains(got.out+got.err, "secret") {
-					t.Errorf("%d lines, want %d without a password:\n%s", n, len(w.checks()), got.out)
-				}
-			})
+		inBubble(t, c.name, func(t *testing.T) {
+			uri := c.uri
+			if uri == "" {
+				uri = wardURI
+			}
+			w := newWard(t, uri)
+			c.wrong(w)
+			all, got := w.found(t)
+			f := all[c.check]
+			if f.Outcome != c.level || !strings.Contains(f.Found, c.found) || !strings.Contains(f.Do, c.do) || (f.Do == "") != (c.do == "") || got.status != c.status {
+				t.Errorf("%s: %s: %q, do %q, status %d; want %s: %q, do %q, status %d", c.check, f.Outcome, f.Found, f.Do, got.status, c.level, c.found, c.do, c.status)
+			}
+			if n := strings.Count(got.out, "\n"); n != len(w.checks()) || strings.Contains(got.out+got.err, "secret") {
+				t.Errorf("%d lines, want %d without a password:\n%s", n, len(w.checks()), got.out)
+			}
 		})
 	}
 }
@@ -359,29 +357,27 @@ func TestDoctorIsBounded(t *testing.T) {
 	for command, check := range map[string]string{
 		"hello": checkServer, "connectionStatus": "rights", "findAndModify": "probe", "update": "writes", "find": "notices", "delete": checkLeft,
 	} {
-		t.Run(command, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWard(t, wardURI)
-				w.answer(command, func(bson.Raw) bson.D { return mongofake.Silent })
-				began := time.Now()
-				all, got := w.found(t)
-				f := all[check]
-				if want := "within 10s"; !strings.Contains(f.Found, "answer") && !strings.Contains(f.Found, "delete") || f.Outcome == levelOK {
-					t.Errorf("%s: %s %q, want a failure with %q", check, f.Outcome, f.Found, want)
-				}
-				want, status := len(w.checks()), exitDoctor
-				if check == checkServer {
-					want, status = 1, exitUnreachable
-				} else if check == checkLeft {
-					status = 0
-				}
-				if len(all) != want || got.status != status {
-					t.Errorf("%d findings and status %d, want %d and %d:\n%s", len(all), got.status, want, status, got.out)
-				}
-				if took := time.Since(began); took > 40*time.Second {
-					t.Errorf("the checks took %v though each may take 10s, and at most two of them wait for %s", took, command)
-				}
-			})
+		inBubble(t, command, func(t *testing.T) {
+			w := newWard(t, wardURI)
+			w.answer(command, func(bson.Raw) bson.D { return mongofake.Silent })
+			began := time.Now()
+			all, got := w.found(t)
+			f := all[check]
+			if want := "within 10s"; !strings.Contains(f.Found, "answer") && !strings.Contains(f.Found, "delete") || f.Outcome == levelOK {
+				t.Errorf("%s: %s %q, want a failure with %q", check, f.Outcome, f.Found, want)
+			}
+			want, status := len(w.checks()), exitDoctor
+			if check == checkServer {
+				want, status = 1, exitUnreachable
+			} else if check == checkLeft {
+				status = 0
+			}
+			if len(all) != want || got.status != status {
+				t.Errorf("%d findings and status %d, want %d and %d:\n%s", len(all), got.status, want, status, got.out)
+			}
+			if took := time.Since(began); took > 40*time.Second {
+				t.Errorf("the checks took %v though each may take 10s, and at most two of them wait for %s", took, command)
+			}
 		})
 	}
 }

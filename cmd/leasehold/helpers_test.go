@@ -9,6 +9,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+var (
+	noErr    = testkit.NoErr
+	inBubble = testkit.InBubble
 )
 
 // A result is the exit status and the output of a command line.
@@ -60,8 +66,6 @@ func holdAs(t *testing.T, s *dsync.Session, key string, kind driver.Kind) *engin
 		w.Tick = 1
 	}
 	h, err := engine.Of(s).Hold(t.Context(), w)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return h
 }

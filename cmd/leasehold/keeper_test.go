@@ -94,9 +94,7 @@ func TestKeeperStopsForGood(t *testing.T) {
 func TestKeeperStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
 		t.Errorf("got report %+v, want a report that the command was stopped before its start", r)

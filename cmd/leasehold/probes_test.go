@@ -20,9 +20,7 @@ import (
 func get(t *testing.T, store driver.Store, path string) *httptest.ResponseRecorder {
 	t.Helper()
 	s, err := dsync.New(store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer s.Close(context.Background())
 	w := httptest.NewRecorder()
 	withProbes(http.NotFoundHandler(), admin.New(s)).ServeHTTP(w, httptest.NewRequest("GET", path, nil))

@@ -37,9 +37,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 func session(t *testing.T, store driver.Store) *dsync.Session {
 	t.Helper()
 	s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, PollInterval: 20 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { s.Close(context.Background()) })
 	return s
 }
@@ -48,9 +46,7 @@ func session(t *testing.T, store driver.Store) *dsync.Session {
 func free(t *testing.T, store driver.Store, key string) {
 	t.Helper()
 	st, err := store.Load(context.Background(), key, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if len(st.Holders) != 0 || st.Waiting != 0 {
 		t.Errorf("the key is held by %v, %d waiting; want no holder and no waiters", st.Holders, st.Waiting)
 	}
@@ -103,9 +99,7 @@ func TestRunWritesATrace(t *testing.T) {
 		t.Fatalf("run with --trace: %+v", got)
 	}
 	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer f.Close()
 	if n, err := trace.Replay(f); n < 5 || err != nil {
 		t.Errorf("the trace has %d events, %v", n, err)
@@ -161,9 +155,7 @@ func TestRunBadInputLeavesNothing(t *testing.T) {
 func TestRunHeld(t *testing.T) {
 	store := dsynctest.NewMemory()
 	s, err := dsync.New(store, &dsync.Options{Name: "pod-7"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer s.Close(context.Background())
 	m := s.Mutex("k")
 	m.Lock()
@@ -189,9 +181,7 @@ func TestRunHeld(t *testing.T) {
 func waiting(t *testing.T, store driver.Store, key string) int {
 	t.Helper()
 	st, err := store.Load(context.Background(), key, 1000)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return st.Waiting
 }
 
@@ -336,9 +326,7 @@ func TestElectCampaignsAgain(t *testing.T) {
 	eventually(t, "the first term began", func() bool { return strings.Contains(out.take(), "term 1") })
 	s := session(t, store)
 	e, err := leader.New(s, "e", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if l, err := e.Leader(t.Context()); err != nil || l.Name != "me" || l.Term != 1 {
 		t.Errorf("package leader sees %+v, %v, want this process as the leader of term 1", l, err)
 	}
@@ -356,14 +344,10 @@ func TestElectPreference(t *testing.T) {
 	store := dsynctest.NewMemory()
 	candidate := func(name string, preference int) *leader.Election {
 		s, err := dsync.New(store, &dsync.Options{Name: name})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		t.Cleanup(func() { s.Close(context.Background()) })
 		e, err := leader.New(s, "e", &leader.Options{Preference: preference})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		return e
 	}
 	first := candidate("first", 0)
@@ -488,9 +472,7 @@ func TestRunBeside(t *testing.T) {
 		if want := map[bool]int{true: 0, false: exitHeld}[c.free]; got.status != want {
 			t.Errorf("%v while %d run with %v: %+v, want status %d", c.more, c.n, c.flags, got, want)
 		}
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(file, nil, 0o600))
 		for _, end := range ends {
 			if got := <-end; got.status != 0 {
 				t.Errorf("%v: %+v", c.flags, got)
@@ -576,9 +558,7 @@ func TestTickOfAnInterval(t *testing.T) {
 		{"1s", 100 * time.Millisecond}, {"1m", 6 * time.Second}, {"5m", 30 * time.Second}, {"10m", 30 * time.Second}, {"1h", 30 * time.Second}, {"24h", 30 * time.Second},
 	} {
 		d, err := time.ParseDuration(c.interval)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, tick := range []time.Time{midnight, midnight.Add(d), midnight.Add(24*time.Hour - d)} {
 			for _, off := range []time.Duration{-c.tolerance, -c.tolerance / 2, -1, 0, 1, 30 * time.Millisecond, d / 2, d - c.tolerance - 1} {
 				if got, err := tickOf(c.interval, tick.Add(off).In(time.FixedZone("", 5*3600+1800))); err != nil || got != tick.UnixMilli() {

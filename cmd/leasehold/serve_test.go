@@ -44,12 +44,8 @@ func serve(t *testing.T, store driver.Store, flags ...string) (at string, end <-
 func terminate(t *testing.T) {
 	t.Helper()
 	self, err := os.FindProcess(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := self.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, self.Signal(syscall.SIGTERM))
 }
 
 // The page shows the keys of all processes, writes nothing and breaks nothing. SIGTERM ends serve
@@ -61,9 +57,7 @@ func TestServe(t *testing.T) {
 	at, end := serve(t, s.Memory)
 
 	answer, err := http.Get(at + "?format=json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer answer.Body.Close()
 	var seen struct {
 		Keys []struct {
@@ -72,26 +66,20 @@ func TestServe(t *testing.T) {
 		}
 		Members []struct{ Session string }
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&seen); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.NewDecoder(answer.Body).Decode(&seen))
 	if len(seen.Keys) != 1 || seen.Keys[0].Key != "k" || seen.Keys[0].Holders[0].Host != "host-a" || len(seen.Members) != 3 {
 		t.Errorf("the page shows %+v, want key k of host-a, and 3 members", seen)
 	}
 
 	refused, err := http.PostForm(at+"break", url.Values{"key": {"k"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	refused.Body.Close()
 	if refused.StatusCode != http.StatusForbidden {
 		t.Errorf("the response to break is %s, want it to be forbidden", refused.Status)
 	}
 
 	stream, err := http.Get(at + "events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer stream.Body.Close()
 	lines := bufio.NewReader(stream.Body)
 	if line, err := lines.ReadString('\n'); line != "event: content\n" {
@@ -122,9 +110,7 @@ func TestServeAllowBreak(t *testing.T) {
 	}()
 	at, end := serve(t, store, "--allow-break")
 	answer, err := http.PostForm(at+"break", url.Values{"key": {"k"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	answer.Body.Close()
 	if st, err := admin.New(s).Status(t.Context(), "k"); err != nil || st.Held() {
 		t.Errorf("the response to break is %s, but the key is held by %v, %v", answer.Status, st.Holders, err)
@@ -140,9 +126,7 @@ func TestServeAllowBreak(t *testing.T) {
 // browser sends for a hostile site has another Host.
 func TestServeRefusesOtherHosts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer s.Close(context.Background())
 	page := dsynchttp.New(s, nil)
 	for at, want := range map[string]map[string]int{
@@ -151,9 +135,7 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 		"[::]:80":      {"localhost:80": 200, "fleet.example": 200},
 	} {
 		addr, err := net.ResolveTCPAddr("tcp", at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		server := newPageServer(page, page, addr)
 		for host, status := range want {
 			r, w := httptest.NewRequest("GET", "/", nil), httptest.NewRecorder()
@@ -169,14 +151,10 @@ func TestServeRefusesOtherHosts(t *testing.T) {
 // A stream outlives the server's time-outs, which disconnect slow clients.
 func TestServeTimeouts(t *testing.T) {
 	s, err := dsync.New(dsynctest.NewMemory(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer s.Close(context.Background())
 	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	page := dsynchttp.New(s, &dsynchttp.Options{Refresh: 100 * time.Millisecond})
 	server := newPageServer(page, page, l.Addr())
 	longest := time.Duration(0)
@@ -188,9 +166,7 @@ func TestServeTimeouts(t *testing.T) {
 	defer server.Close()
 
 	slow, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer slow.Close()
 	slow.Write([]byte("GET / HTTP/1.1\r\nHost: localhost\r\n")) // and then the client sends nothing more
 	slow.SetReadDeadline(time.Now().Add(10 * time.Second))
@@ -199,9 +175,7 @@ func TestServeTimeouts(t *testing.T) {
 	}
 
 	stream, err := http.Get("http://" + l.Addr().String() + "/events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer stream.Body.Close()
 	lines := bufio.NewScanner(stream.Body)
 	for lines.Scan() && lines.Text() != "" { // the first event
@@ -220,9 +194,7 @@ func TestServeTimeouts(t *testing.T) {
 
 func TestServeBadAddress(t *testing.T) {
 	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer l.Close()
 	for _, c := range []struct {
 		listen string

@@ -31,9 +31,7 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 				faulty := dsynctest.NewFaulty(memory, func(dsynctest.Request) dsynctest.Fault { return dsynctest.Fault{LoseRequest: cut.Load()} })
 				defer faulty.Close()
 				other, err := dsync.New(memory, &dsync.Options{TTL: time.Hour})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				defer other.Close(context.Background())
 				kind := map[string]string{"once": "once", "elect": "election"}[args[0]]
 				if kind == "" {

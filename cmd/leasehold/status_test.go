@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -32,18 +31,16 @@ func TestStatusGolden(t *testing.T) {
 		{"members-of.txt", []string{"members", "elected"}},
 		{"members-of.jsonl", []string{"members", "elected", "--json"}},
 	} {
-		t.Run(c.file, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t)
-				s.allKinds()
-				before := s.Counts()
-				got := command(t, s.Memory, c.args...)
-				if got.status != 0 || got.err != "" {
-					t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
-				}
-				s.wrote(before)
-				golden(t, c.file, got.out)
-			})
+		inBubble(t, c.file, func(t *testing.T) {
+			s := newScene(t)
+			s.allKinds()
+			before := s.Counts()
+			got := command(t, s.Memory, c.args...)
+			if got.status != 0 || got.err != "" {
+				t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
+			}
+			s.wrote(before)
+			golden(t, c.file, got.out)
 		})
 	}
 }
@@ -59,24 +56,22 @@ func TestStatusOfDeadlocks(t *testing.T) {
 		{"status-deadlock.jsonl", []string{"status", "--json"}},
 		{"status-deadlock-prefix.txt", []string{"status", "k"}},
 	} {
-		t.Run(c.file, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newScene(t)
-				if _, err := s.Register(t.Context(), driver.Member{ID: "d", Name: "d\x1b[31m", Host: "host d", PID: 44, TTL: 10 * time.Minute}); err != nil {
-					t.Fatal(err)
-				}
-				for _, claims := range [][2]string{{"k1", "a.1"}, {"k2", "b.1"}, {"other", "d.1"}, {"k2", "a.2"}, {"other", "b.2"}, {"k1", "d.2"}, {"k1", "c.1"}} {
-					s.acquire(claim(claims[0], claims[1], driver.KindMutex, 1, 1))
-				}
-				time.Sleep(5 * time.Second)
-				before := s.Counts()
-				got := command(t, s.Memory, c.args...)
-				if got.status != 0 || got.err != "" {
-					t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
-				}
-				s.wrote(before)
-				golden(t, c.file, got.out)
-			})
+		inBubble(t, c.file, func(t *testing.T) {
+			s := newScene(t)
+			if _, err := s.Register(t.Context(), driver.Member{ID: "d", Name: "d\x1b[31m", Host: "host d", PID: 44, TTL: 10 * time.Minute}); err != nil {
+				t.Fatal(err)
+			}
+			for _, claims := range [][2]string{{"k1", "a.1"}, {"k2", "b.1"}, {"other", "d.1"}, {"k2", "a.2"}, {"other", "b.2"}, {"k1", "d.2"}, {"k1", "c.1"}} {
+				s.acquire(claim(claims[0], claims[1], driver.KindMutex, 1, 1))
+			}
+			time.Sleep(5 * time.Second)
+			before := s.Counts()
+			got := command(t, s.Memory, c.args...)
+			if got.status != 0 || got.err != "" {
+				t.Errorf("status: exit status %d, %q on standard error", got.status, got.err)
+			}
+			s.wrote(before)
+			golden(t, c.file, got.out)
 		})
 	}
 }

@@ -30,33 +30,23 @@ type tty struct {
 func newTTY(t *testing.T, flags, script string) *tty {
 	t.Helper()
 	user, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { user.Close() })
 	n, err := unix.IoctlGetInt(int(user.Fd()), unix.TIOCGPTN)
 	if err == nil {
 		err = unix.IoctlSetPointerInt(int(user.Fd()), unix.TIOCSPTLCK, 0)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	terminal, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	defer terminal.Close()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	y := &tty{File: user, t: t, shell: exec.Command("sh", flags, script, self)}
 	y.shell.Stdin, y.shell.Stdout, y.shell.Stderr = terminal, terminal, terminal
 	y.shell.Env = append(os.Environ(), onMemory+"=1")
 	y.shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := y.shell.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, y.shell.Start())
 	go io.Copy(&y.out, user) // until the shell exits
 	t.Cleanup(func() {
 		y.shell.Process.Kill()

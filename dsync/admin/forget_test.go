@@ -32,9 +32,7 @@ func TestForgetOnce(t *testing.T) {
 		}
 		once := knows.Once("k")
 		run(once)
-		if err := admin.New(other).Forget(background, "k"); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, admin.New(other).Forget(background, "k"))
 		run(once)
 		if len(tokens) != 1 {
 			t.Errorf("the Once ran %d times, want no second run by the Once that knows the result", len(tokens))
@@ -45,9 +43,7 @@ func TestForgetOnce(t *testing.T) {
 		}
 		for range 2 { // the second Forget finds keys that are already forgotten or were never used
 			for _, key := range []string{"k", "never"} {
-				if err := admin.New(other).Forget(background, key); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, admin.New(other).Forget(background, key))
 			}
 		}
 		sweeper := newSession(t, store, &dsync.Options{Retention: time.Hour})
@@ -66,28 +62,20 @@ func TestForgetElection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		e, err := leader.New(s, "e", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		var last leader.Term
 		for _, want := range []int64{1, 2, 1} {
 			if want < last.Number {
-				if err := admin.New(s).Forget(background, "e"); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, admin.New(s).Forget(background, "e"))
 			}
 			ctx, err := e.Campaign(background)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			term, _ := leader.TermFrom(ctx)
 			if term.Number != want || term.Token <= last.Token {
 				t.Errorf("the term is %+v after %+v, want number %d and a greater token", term, last, want)
 			}
 			last = term
-			if err := e.Resign(background); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, e.Resign(background))
 		}
 	})
 }

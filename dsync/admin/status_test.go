@@ -51,12 +51,8 @@ func TestStatusOfEachKind(t *testing.T) {
 		}, use{limit: 1}},
 		{"mutex unlocked after", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			h, err := s.Mutex("k").Hold(background)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.ReleaseAfter(background, time.Minute); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
+			noErr(t, h.ReleaseAfter(background, time.Minute))
 		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Until: time.Time{}.Add(time.Minute)}}}},
 		{"lease", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			if _, err := s.Mutex("k").Lease(background, time.Minute); err != nil {
@@ -70,15 +66,11 @@ func TestStatusOfEachKind(t *testing.T) {
 			s.RWMutex("k").RLock()
 		}, use{limit: rw, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"semaphore", driver.KindSemaphore, func(t *testing.T, s *dsync.Session) {
-			if err := errors.Join(s.Semaphore("k", 5).Acquire(background, 3), s.Semaphore("k", 5).Acquire(background, 1)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, errors.Join(s.Semaphore("k", 5).Acquire(background, 3), s.Semaphore("k", 5).Acquire(background, 1)))
 		}, use{limit: 5, held: true, holders: []admin.Participant{renewed(3), renewed(1)}}},
 		{"once that is done", driver.KindOnce, func(t *testing.T, s *dsync.Session) {
 			_, err := s.Once("k").DoValue(background, func(context.Context) ([]byte, error) { return []byte("result"), nil })
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 		}, use{limit: 1, sealed: true, value: "result"}},
 		{"once that failed", driver.KindOnce, func(t *testing.T, s *dsync.Session) {
 			s.Once("k").Do(background, func(context.Context) error { return errors.New("fails") })
@@ -86,18 +78,12 @@ func TestStatusOfEachKind(t *testing.T) {
 		{"election", driver.KindElection, func(t *testing.T, s *dsync.Session) {
 			for range 2 {
 				h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				h.Release(background)
 			}
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Publish(background, []byte("address")); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
+			noErr(t, h.Publish(background, []byte("address")))
 		}, use{limit: 1, held: true, value: "address", term: 3, holders: []admin.Participant{renewed(1)}}},
 		{"lingers", driver.KindMutex, func(t *testing.T, s *dsync.Session) {
 			turn(s.Mutex("k"))
@@ -106,65 +92,63 @@ func TestStatusOfEachKind(t *testing.T) {
 		}, use{limit: 1, held: true, holders: []admin.Participant{{Weight: 1, Renewed: true, Yields: true}}}},
 		{"never used", "", func(*testing.T, *dsync.Session) {}, use{}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Skew(3 * time.Hour) // all times are by the store's clock
-				opt := &dsync.Options{Name: "pod-1", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
-				if test.name == "lingers" {
-					opt.Linger = time.Minute
-				}
-				s := newSession(t, store, opt)
-				began := time.Now().Add(3 * time.Hour).UTC().Truncate(time.Millisecond)
-				test.use(t, s)
-				id := s.ID()
-				time.Sleep(wait)
+		inBubble(t, test.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Skew(3 * time.Hour) // all times are by the store's clock
+			opt := &dsync.Options{Name: "pod-1", Host: "a.example", App: "v1", Meta: map[string]string{"zone": "x"}}
+			if test.name == "lingers" {
+				opt.Linger = time.Minute
+			}
+			s := newSession(t, store, opt)
+			began := time.Now().Add(3 * time.Hour).UTC().Truncate(time.Millisecond)
+			test.use(t, s)
+			id := s.ID()
+			time.Sleep(wait)
 
-				got := status(t, newSession(t, store, nil), "k")
-				var m driver.Member
-				if id != "" {
-					all, _, err := storecmd.Members(background, store, id)
-					if err != nil || len(all) != 1 {
-						t.Fatalf("Members: %v, %v", all, err)
+			got := status(t, newSession(t, store, nil), "k")
+			var m driver.Member
+			if id != "" {
+				all, _, err := storecmd.Members(background, store, id)
+				if err != nil || len(all) != 1 {
+					t.Fatalf("Members: %v, %v", all, err)
+				}
+				m = all[0]
+			}
+			if test.kind != "" && !m.LastHeartbeat.After(began) {
+				t.Fatal("no heartbeat was sent between the grant and the reading")
+			}
+			want := admin.Status{
+				Key: "k", Now: began.Add(wait), Kind: test.kind, Limit: test.want.limit, Term: test.want.term,
+				Sealed: test.want.sealed, Token: got.Token,
+			}
+			if test.want.value != "" {
+				want.Value = []byte(test.want.value)
+			}
+			for i, o := range test.want.holders {
+				if len(got.Holders) > i {
+					o.Claim, o.Token = got.Holders[i].Claim, got.Holders[i].Token
+					if o.Token <= 0 || !strings.HasPrefix(o.Claim, id+".") {
+						t.Errorf("holder %d has token %d and claim %q of session %q", i, o.Token, o.Claim, id)
 					}
-					m = all[0]
 				}
-				if test.kind != "" && !m.LastHeartbeat.After(began) {
-					t.Fatal("no heartbeat was sent between the grant and the reading")
+				o.Session, o.Name, o.Host, o.PID, o.App, o.Meta = id, "pod-1", "a.example", os.Getpid(), "v1", map[string]string{"zone": "x"}
+				o.Seen, o.TTL, o.Since = m.LastHeartbeat, ttl, began
+				if o.Renewed {
+					o.Until = m.LastHeartbeat.Add(ttl)
+				} else {
+					o.Until = began.Add(o.Until.Sub(time.Time{}))
 				}
-				want := admin.Status{
-					Key: "k", Now: began.Add(wait), Kind: test.kind, Limit: test.want.limit, Term: test.want.term,
-					Sealed: test.want.sealed, Token: got.Token,
-				}
-				if test.want.value != "" {
-					want.Value = []byte(test.want.value)
-				}
-				for i, o := range test.want.holders {
-					if len(got.Holders) > i {
-						o.Claim, o.Token = got.Holders[i].Claim, got.Holders[i].Token
-						if o.Token <= 0 || !strings.HasPrefix(o.Claim, id+".") {
-							t.Errorf("holder %d has token %d and claim %q of session %q", i, o.Token, o.Claim, id)
-						}
-					}
-					o.Session, o.Name, o.Host, o.PID, o.App, o.Meta = id, "pod-1", "a.example", os.Getpid(), "v1", map[string]string{"zone": "x"}
-					o.Seen, o.TTL, o.Since = m.LastHeartbeat, ttl, began
-					if o.Renewed {
-						o.Until = m.LastHeartbeat.Add(ttl)
-					} else {
-						o.Until = began.Add(o.Until.Sub(time.Time{}))
-					}
-					want.Holders = append(want.Holders, o)
-				}
-				if !reflect.DeepEqual(got, want) {
-					t.Errorf("Status is\n%+v\nwant\n%+v", got, want)
-				}
-				if (got.Token > 0) != (test.kind != "") {
-					t.Errorf("the last token is %d", got.Token)
-				}
-				if got.Held() != test.want.held {
-					t.Errorf("the key is held: %t, want %t", got.Held(), test.want.held)
-				}
-			})
+				want.Holders = append(want.Holders, o)
+			}
+			if !reflect.DeepEqual(got, want) {
+				t.Errorf("Status is\n%+v\nwant\n%+v", got, want)
+			}
+			if (got.Token > 0) != (test.kind != "") {
+				t.Errorf("the last token is %d", got.Token)
+			}
+			if got.Held() != test.want.held {
+				t.Errorf("the key is held: %t, want %t", got.Held(), test.want.held)
+			}
 		})
 	}
 }
@@ -300,35 +284,33 @@ func TestLockedOwnedAndHolder(t *testing.T) {
 			time.Sleep(time.Minute)
 		}, want{}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				faulty := newFaulty(t, store, nil)
-				asks := newSession(t, store, &dsync.Options{Host: "asks"})
-				here := newSession(t, faulty, &dsync.Options{Host: "here"})
-				there := newSession(t, faulty, &dsync.Options{Host: "there"})
-				if test.name == "expired, not dropped" {
-					here = asks
-				}
-				mu := here.Mutex("k")
-				test.do(t, mu, here, there, faulty.Cut)
+		inBubble(t, test.name, func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			faulty := newFaulty(t, store, nil)
+			asks := newSession(t, store, &dsync.Options{Host: "asks"})
+			here := newSession(t, faulty, &dsync.Options{Host: "here"})
+			there := newSession(t, faulty, &dsync.Options{Host: "there"})
+			if test.name == "expired, not dropped" {
+				here = asks
+			}
+			mu := here.Mutex("k")
+			test.do(t, mu, here, there, faulty.Cut)
 
-				if mu.Token() != 0 != test.want.owned {
-					t.Errorf("mu holds the key: %t, want %t", mu.Token() != 0, test.want.owned)
-				}
-				st := status(t, asks, "k")
-				holder, lapsed := "", false
-				for _, o := range st.Holders {
-					holder, lapsed = o.Host, o.Lapsed
-				}
-				if st.Held() != test.want.locked || holder != test.want.holder || lapsed != test.want.lapsed {
-					t.Errorf("the key is held: %t, by %q, lapsed: %t; want %t, by %q, lapsed: %t",
-						st.Held(), holder, lapsed, test.want.locked, test.want.holder, test.want.lapsed)
-				}
-				if lapsed && !strings.Contains(st.String(), "(lapsed)") || !st.Held() && !strings.Contains(st.String(), ", free") {
-					t.Errorf("the status as text is\n%s", st)
-				}
-			})
+			if mu.Token() != 0 != test.want.owned {
+				t.Errorf("mu holds the key: %t, want %t", mu.Token() != 0, test.want.owned)
+			}
+			st := status(t, asks, "k")
+			holder, lapsed := "", false
+			for _, o := range st.Holders {
+				holder, lapsed = o.Host, o.Lapsed
+			}
+			if st.Held() != test.want.locked || holder != test.want.holder || lapsed != test.want.lapsed {
+				t.Errorf("the key is held: %t, by %q, lapsed: %t; want %t, by %q, lapsed: %t",
+					st.Held(), holder, lapsed, test.want.locked, test.want.holder, test.want.lapsed)
+			}
+			if lapsed && !strings.Contains(st.String(), "(lapsed)") || !st.Held() && !strings.Contains(st.String(), ", free") {
+				t.Errorf("the status as text is\n%s", st)
+			}
 		})
 	}
 }
@@ -359,9 +341,7 @@ func TestStatusInWords(t *testing.T) {
 		a := newSession(t, store, &dsync.Options{Name: "pod-1", Host: "a.example"})
 		b := newSession(t, store, &dsync.Options{Host: "b.example"})
 		anonymous := newSession(t, store, &dsync.Options{Anonymous: true})
-		if err := a.Semaphore("seats", 7).Acquire(background, 3); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, a.Semaphore("seats", 7).Acquire(background, 3))
 		ctx, cancel := context.WithCancel(background)
 		first := waitAt(t, store, "seats", 1, func(ctx context.Context) error { return b.Semaphore("seats", 7).Acquire(ctx, 5) }, ctx)
 		second := waitAt(t, store, "seats", 2, func(ctx context.Context) error { return anonymous.Semaphore("seats", 7).Acquire(ctx, 1) }, ctx)
@@ -375,9 +355,7 @@ func TestStatusInWords(t *testing.T) {
 			t.Fatal(err)
 		}
 		hold, err := engine.Of(s).Hold(background, engine.Whole("leader", driver.KindElection))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		hold.Release(background)
 
 		pid := os.Getpid()
@@ -493,45 +471,41 @@ func TestListCost(t *testing.T) {
 		if testing.Short() && test.keys > 1000 {
 			continue
 		}
-		t.Run(fmt.Sprintf("%d of %d", test.take, test.keys), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var sessions []*dsync.Session
-				for range 3 {
-					s := newSession(t, store, nil)
-					sessions = append(sessions, s)
+		inBubble(t, fmt.Sprintf("%d of %d", test.take, test.keys), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var sessions []*dsync.Session
+			for range 3 {
+				s := newSession(t, store, nil)
+				sessions = append(sessions, s)
+			}
+			for i := range test.keys {
+				lock(t, sessions[i%3].Mutex(fmt.Sprintf("%05d", i)))
+			}
+			before := store.Counts()
+			n := 0
+			for st, err := range admin.New(newSession(t, store, nil)).List(background, "") {
+				noErr(t, err)
+				if want := fmt.Sprintf("%05d", n); st.Key != want {
+					t.Fatalf("key %d is %q, want %q", n, st.Key, want)
 				}
-				for i := range test.keys {
-					lock(t, sessions[i%3].Mutex(fmt.Sprintf("%05d", i)))
+				if len(st.Holders) != 1 || st.Holders[0].Session != sessions[n%3].ID() || st.Holders[0].PID != os.Getpid() {
+					t.Fatalf("holders of %q are %+v", st.Key, st.Holders)
 				}
-				before := store.Counts()
-				n := 0
-				for st, err := range admin.New(newSession(t, store, nil)).List(background, "") {
-					if err != nil {
-						t.Fatal(err)
-					}
-					if want := fmt.Sprintf("%05d", n); st.Key != want {
-						t.Fatalf("key %d is %q, want %q", n, st.Key, want)
-					}
-					if len(st.Holders) != 1 || st.Holders[0].Session != sessions[n%3].ID() || st.Holders[0].PID != os.Getpid() {
-						t.Fatalf("holders of %q are %+v", st.Key, st.Holders)
-					}
-					if n++; n == test.take {
-						break
-					}
+				if n++; n == test.take {
+					break
 				}
-				if want := min(test.keys, test.take); n != want {
-					t.Errorf("the list has %d keys, want %d", n, want)
-				}
-				members := 0 // sessions are read once for each page that is not empty
-				for got, page := 0, 100; got < min(test.keys, test.take); members++ {
-					got, page = got+page, min(2*page, 1000)
-				}
-				d := store.Counts().Since(before)
-				if d.Commands[dsynctest.MethodKeys] != test.pages || d.Commands[dsynctest.MethodMembers] != members || d.Total() != test.pages+members {
-					t.Errorf("the commands are %v, want %d Keys and %d Members", d.Commands, test.pages, members)
-				}
-			})
+			}
+			if want := min(test.keys, test.take); n != want {
+				t.Errorf("the list has %d keys, want %d", n, want)
+			}
+			members := 0 // sessions are read once for each page that is not empty
+			for got, page := 0, 100; got < min(test.keys, test.take); members++ {
+				got, page = got+page, min(2*page, 1000)
+			}
+			d := store.Counts().Since(before)
+			if d.Commands[dsynctest.MethodKeys] != test.pages || d.Commands[dsynctest.MethodMembers] != members || d.Total() != test.pages+members {
+				t.Errorf("the commands are %v, want %d Keys and %d Members", d.Commands, test.pages, members)
+			}
 		})
 	}
 }
@@ -589,9 +563,7 @@ func TestListErrorComesLast(t *testing.T) {
 		// page.
 		var keys []string
 		for st, err := range admin.New(s).List(background, "") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if st.Key == "050" {
 				turn(s.Mutex("0005"))
 				turn(s.Mutex("1995"))

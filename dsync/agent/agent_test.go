@@ -433,16 +433,12 @@ func TestAgentDies(t *testing.T) {
 		second, _ := w.hold("/v1/elections/second")
 		time.Sleep(ttl / 2)
 		member, _, err := storecmd.Members(background, w.memory, w.s.ID())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		w.faulty.Cut() // nothing of a dead process reaches the store
 		w.server.Close()
 		first.wantEnd()
 		second.wantEnd()
-		if err := w.other.Mutex("first").LockContext(background); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, w.other.Mutex("first").LockContext(background))
 		if since := time.Since(member[0].LastHeartbeat); since < ttl {
 			t.Errorf("another holds the key %v after the last heartbeat, want at least the TTL, %v", since, ttl)
 		}

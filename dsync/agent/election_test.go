@@ -85,13 +85,9 @@ func TestElectionPreference(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		e, err := leader.New(w.other, "reports", &leader.Options{YieldAfter: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		term, err := e.Campaign(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		plain := w.wait("/v1/elections/reports")
 		time.Sleep(time.Hour)
 		if term.Err() != nil {
@@ -135,9 +131,7 @@ func TestElection(t *testing.T) {
 
 		// Done: another candidate leads, and this one again after that.
 		e, err := leader.New(w.other, "reports", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		elected := make(chan error, 1)
 		go func() {
 			_, err := e.Campaign(background)
@@ -145,9 +139,7 @@ func TestElection(t *testing.T) {
 		}()
 		time.Sleep(time.Second)
 		w.done(second, "", http.StatusNoContent)
-		if err := <-elected; err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, <-elected)
 		time.Sleep(4 * ttl)
 		r.wantOpen()
 		if l := w.get("/v1/elections/reports/leader").next(); l.Leader == nil || l.Leader.Name != "other" || l.Leader.Term != 3 {
@@ -183,9 +175,7 @@ func TestCandidateThatGoes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t, nil)
 		e, err := leader.New(w.other, "reports", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if _, err := e.Campaign(background); err != nil {
 			t.Fatal(err)
 		}
@@ -213,9 +203,7 @@ func TestStatus(t *testing.T) {
 		w := newWorld(t, nil)
 		r, l := w.hold("/v1/locks/k")
 		answer, err := w.client.Get("http://localhost/v1/status/k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		defer answer.Body.Close()
 		var got struct {
 			Key     string
@@ -223,9 +211,7 @@ func TestStatus(t *testing.T) {
 			Token   int64
 			Holders []struct{ Name string }
 		}
-		if err := json.NewDecoder(answer.Body).Decode(&got); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, json.NewDecoder(answer.Body).Decode(&got))
 		if got.Key != "k" || !got.Held || got.Token != l.Token || len(got.Holders) != 1 || got.Holders[0].Name != "agent" {
 			t.Errorf("the status is %+v", got)
 		}

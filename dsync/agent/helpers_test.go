@@ -33,6 +33,7 @@ const (
 var (
 	background = context.Background()
 	newSession = testkit.NewSession
+	noErr      = testkit.NoErr
 	bubble     = synctest.Test
 )
 
@@ -332,12 +333,8 @@ func (p *parameter) UnmarshalJSON(b []byte) error {
 func readOpenAPI(t *testing.T) (d openAPI) {
 	t.Helper()
 	text, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &d); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
+	noErr(t, json.Unmarshal(text, &d))
 	return d
 }
 

@@ -27,9 +27,7 @@ func TestThousandOpenLocks(t *testing.T) {
 	before := used()
 	for i := range n {
 		c, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		t.Cleanup(func() { c.Close() })
 		fmt.Fprintf(c, "GET /v1/locks/k%d HTTP/1.1\r\nHost: localhost\r\n\r\n", i)
 		if _, err := io.ReadAtLeast(c, make([]byte, 4096), 200); err != nil {

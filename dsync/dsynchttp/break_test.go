@@ -47,24 +47,22 @@ func TestBreakIsRefused(t *testing.T) {
 		"without a key":       {allow, "", nil, 400, "invalid key"},
 		"too long":            {allow, strings.Repeat("k", 17<<10), nil, 400, "too large"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				mu := s.Mutex("k")
-				lock(t, mu)
-				asked = 0
-				w := post(newPage(t, s, test.opt), test.key, test.headers...)
-				if w.Code != test.code || !strings.Contains(w.Body.String(), test.body) {
-					t.Errorf("the response is %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
-				}
-				if strings.HasPrefix(name, "from") && asked != 0 {
-					t.Error("Authorize was called for a request that another site's page sent")
-				}
-				if mu.Token() == 0 {
-					t.Error("the lock was broken")
-				}
-				mu.Unlock()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			mu := s.Mutex("k")
+			lock(t, mu)
+			asked = 0
+			w := post(newPage(t, s, test.opt), test.key, test.headers...)
+			if w.Code != test.code || !strings.Contains(w.Body.String(), test.body) {
+				t.Errorf("the response is %d: %s; want %d and %q", w.Code, w.Body, test.code, test.body)
+			}
+			if strings.HasPrefix(name, "from") && asked != 0 {
+				t.Error("Authorize was called for a request that another site's page sent")
+			}
+			if mu.Token() == 0 {
+				t.Error("the lock was broken")
+			}
+			mu.Unlock()
 		})
 	}
 }
@@ -73,21 +71,19 @@ func TestBreakIsRefused(t *testing.T) {
 // reads.
 func TestAuthorizeReadsALimitedBody(t *testing.T) {
 	for key, tooLarge := range map[string]bool{"k": false, strings.Repeat("k", 1<<20): true} {
-		t.Run(fmt.Sprint(len(key), " bytes"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				w := post(newPage(t, s, &dsynchttp.Options{Authorize: func(r *http.Request) error {
-					err := r.ParseForm()
-					var limit *http.MaxBytesError
-					if errors.As(err, &limit) != tooLarge || (r.PostForm.Get("key") == key) == tooLarge {
-						t.Errorf("ParseForm in Authorize: %v, and a key of %d bytes", err, len(r.PostForm.Get("key")))
-					}
-					return err
-				}}), key)
-				if want := map[bool]int{false: 303, true: 403}[tooLarge]; w.Code != want {
-					t.Errorf("the response is %d: %s; want %d", w.Code, w.Body, want)
+		inBubble(t, fmt.Sprint(len(key), " bytes"), func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			w := post(newPage(t, s, &dsynchttp.Options{Authorize: func(r *http.Request) error {
+				err := r.ParseForm()
+				var limit *http.MaxBytesError
+				if errors.As(err, &limit) != tooLarge || (r.PostForm.Get("key") == key) == tooLarge {
+					t.Errorf("ParseForm in Authorize: %v, and a key of %d bytes", err, len(r.PostForm.Get("key")))
 				}
-			})
+				return err
+			}}), key)
+			if want := map[bool]int{false: 303, true: 403}[tooLarge]; w.Code != want {
+				t.Errorf("the response is %d: %s; want %d", w.Code, w.Body, want)
+			}
 		})
 	}
 }

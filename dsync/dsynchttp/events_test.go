@@ -64,27 +64,25 @@ func TestEventsEnd(t *testing.T) {
 		"with the session": func(_ func(), _ *dsynchttp.Handler, s *dsync.Session) { s.Close(background) },
 	}
 	for name, end := range ends {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				h := newPage(t, s, nil)
-				lock(t, s.Mutex("k"))
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				_, done := follow(h, ctx, "/events")
-				time.Sleep(time.Minute)
-				select {
-				case <-done:
-					t.Error("the stream ended by itself")
-				default:
-				}
-				end(cancel, h, s)
-				select {
-				case <-done:
-				case <-time.After(2 * time.Second):
-					t.Error("the stream has not ended")
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			h := newPage(t, s, nil)
+			lock(t, s.Mutex("k"))
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			_, done := follow(h, ctx, "/events")
+			time.Sleep(time.Minute)
+			select {
+			case <-done:
+				t.Error("the stream ended by itself")
+			default:
+			}
+			end(cancel, h, s)
+			select {
+			case <-done:
+			case <-time.After(2 * time.Second):
+				t.Error("the stream has not ended")
+			}
 		})
 	}
 }

@@ -149,12 +149,8 @@ func TestPageEscapes(t *testing.T) {
 		s := newSession(t, store, &dsync.Options{Name: evil, Host: evil, App: evil, Meta: map[string]string{evil: evil}})
 		h := newPage(t, s, nil)
 		hold, err := engine.Of(s).Hold(background, engine.Whole(evil, driver.KindElection))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := hold.Publish(background, []byte(evil+"\xff")); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
+		noErr(t, hold.Publish(background, []byte(evil+"\xff")))
 		lost := newSession(t, store, nil).Mutex(evil + "2")
 		lock(t, lost)
 		urls := []string{"/", "/?prefix=" + urlOf(evil), "/?after=" + urlOf(evil), "/key?key=" + urlOf(evil), "/key?key=" + urlOf(evil+"none"),

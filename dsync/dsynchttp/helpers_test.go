@@ -23,6 +23,8 @@ var background = context.Background()
 
 var (
 	newSession = testkit.NewSession
+	noErr      = testkit.NoErr
+	inBubble   = testkit.InBubble
 	lock       = testkit.Lock
 	bubble     = synctest.Test
 )

@@ -202,9 +202,7 @@ func TestTimelineIsDrawn(t *testing.T) {
 		sem := s.Semaphore("sem", 3)
 		began := time.Now()
 		for range 3 {
-			if err := sem.Acquire(background, 1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, sem.Acquire(background, 1))
 		}
 		mu := s.Mutex("mu")
 		lock(t, mu)

@@ -95,9 +95,7 @@ func TestManyHolders(t *testing.T) {
 		h := newPage(t, s, nil)
 		sem := s.Semaphore("k", 1000)
 		for range 300 {
-			if err := sem.Acquire(background, 1); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, sem.Acquire(background, 1))
 		}
 		k := getJSON(t, h, "/key?key=k").Keys[0]
 		if len(k.Holders) != 100 || k.HolderCount != 300 {

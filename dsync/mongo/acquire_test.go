@@ -47,17 +47,15 @@ func TestAcquireAnswers(t *testing.T) {
 		{"last in a full queue", in(driver.KindMutex, 1, holder("x.1"), e("waiting", 10_000), e("position", 10_000)), false, nil},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newFake(t).store(nil, func(call) bson.D { return ok(e("n", 0), e("value", tc.record)) })
-				st, _, err := storecmd.Acquire(t.Context(), s, mine, true, nil, time.Now())
-				if !errors.Is(err, tc.want) {
-					t.Errorf("got error %v, want %v", err, tc.want)
-				}
-				if _, held := st.Holder(mine.ID); held != tc.held {
-					t.Errorf("the claim holds: %t, want %t", held, tc.held)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newFake(t).store(nil, func(call) bson.D { return ok(e("n", 0), e("value", tc.record)) })
+			st, _, err := storecmd.Acquire(t.Context(), s, mine, true, nil, time.Now())
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got error %v, want %v", err, tc.want)
+			}
+			if _, held := st.Holder(mine.ID); held != tc.held {
+				t.Errorf("the claim holds: %t, want %t", held, tc.held)
+			}
 		})
 	}
 }
@@ -78,24 +76,22 @@ func TestExtendAnswers(t *testing.T) {
 		{"another grant", "s.1", 2048, time.Minute, driver.ErrNotHeld},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				now := time.Now().Add(365 * 24 * time.Hour) // the host's clock is a year behind
-				s := newFake(t).store(nil, func(call) bson.D {
-					h := bson.D{e("a", tc.claim), e("s", "s"), e("w", 1), e("t", tc.token), e("at", now)}
-					if tc.end != 0 {
-						h = append(h, e("e", now.Add(tc.end)))
-					}
-					return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
-				})
-				h, err := storecmd.Extend(t.Context(), s, c)
-				if !errors.Is(err, tc.want) {
-					t.Errorf("got error %v, want %v", err, tc.want)
+		inBubble(t, tc.name, func(t *testing.T) {
+			now := time.Now().Add(365 * 24 * time.Hour) // the host's clock is a year behind
+			s := newFake(t).store(nil, func(call) bson.D {
+				h := bson.D{e("a", tc.claim), e("s", "s"), e("w", 1), e("t", tc.token), e("at", now)}
+				if tc.end != 0 {
+					h = append(h, e("e", now.Add(tc.end)))
 				}
-				if err == nil && (!h.Until.Equal(now.Add(tc.end)) || h.Token != 1024) {
-					t.Errorf("got %+v, want the end %v and token 1024", h, now.Add(tc.end))
-				}
+				return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 			})
+			h, err := storecmd.Extend(t.Context(), s, c)
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got error %v, want %v", err, tc.want)
+			}
+			if err == nil && (!h.Until.Equal(now.Add(tc.end)) || h.Token != 1024) {
+				t.Errorf("got %+v, want the end %v and token 1024", h, now.Add(tc.end))
+			}
 		})
 	}
 }
@@ -116,23 +112,21 @@ func TestResizeAnswers(t *testing.T) {
 		{"nothing", driver.KindSemaphore, 0, 0, driver.ErrRefused, 0},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("y", string(tc.kind)), e("c", tc.limit)})) })
-				_, err := storecmd.Resize(t.Context(), s, "k", driver.KindSemaphore, 2, tc.asked)
-				if !errors.Is(err, tc.want) {
-					t.Errorf("got error %v, want %v", err, tc.want)
-				}
-				var m *driver.MismatchError
-				want := driver.MismatchError{Key: "k", Kind: tc.kind, WantKind: driver.KindSemaphore, Limit: tc.limit, WantLimit: tc.asked}
-				if errors.As(err, &m) && *m != want {
-					t.Errorf("got %+v, want %+v", *m, want)
-				}
-				if n := len(f.took()); n != tc.sent {
-					t.Errorf("%d commands were sent, want %d", n, tc.sent)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, func(call) bson.D { return ok(e("value", bson.D{e("y", string(tc.kind)), e("c", tc.limit)})) })
+			_, err := storecmd.Resize(t.Context(), s, "k", driver.KindSemaphore, 2, tc.asked)
+			if !errors.Is(err, tc.want) {
+				t.Errorf("got error %v, want %v", err, tc.want)
+			}
+			var m *driver.MismatchError
+			want := driver.MismatchError{Key: "k", Kind: tc.kind, WantKind: driver.KindSemaphore, Limit: tc.limit, WantLimit: tc.asked}
+			if errors.As(err, &m) && *m != want {
+				t.Errorf("got %+v, want %+v", *m, want)
+			}
+			if n := len(f.took()); n != tc.sent {
+				t.Errorf("%d commands were sent, want %d", n, tc.sent)
+			}
 		})
 	}
 }
@@ -176,36 +170,74 @@ func TestRepeatedRequestOfWhatIsGone(t *testing.T) {
 		"a candidate":         {there, true, driver.KindElection, 1},
 		"a run":               {there, true, driver.KindPeriodic, 1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s := f.store(nil, nil)
-				f.script(func(call) bson.D {
-					if len(f.took()) == 1 {
-						return tc.first
-					}
-					return there
-				})
-				c := mutexClaim(1)
-				if tc.kind != "" {
-					c.Kind, c.Tick = tc.kind, 7
+		inBubble(t, name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, nil)
+			f.script(func(call) bson.D {
+				if len(f.took()) == 1 {
+					return tc.first
 				}
-				done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
-				if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
-					t.Errorf("got the notices %v, want one if the poll granted another's claim, otherwise none", done.Notices)
-				}
-				if err != nil || done.State.Position != 1 {
-					t.Errorf("got position %d, %v, want 1", done.State.Position, err)
-				}
-				sent := f.took()
-				if len(sent) != tc.want {
-					t.Errorf("sent %d commands, want %d", len(sent), tc.want)
-				}
-				last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
-				if poll := tc.wait && tc.want == 1 && tc.kind != driver.KindPeriodic; last != poll {
-					t.Errorf("the last command is a poll, without a claim: %t, want %t", last, poll)
-				}
+				return there
 			})
+			c := mutexClaim(1)
+			if tc.kind != "" {
+				c.Kind, c.Tick = tc.kind, 7
+			}
+			done, err := s.Edit(t.Context(), driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: tc.wait, NotAfter: time.Now(), Repeated: true}})
+			if granted := strings.HasPrefix(name, "the poll removed"); granted != (len(done.Notices) == 1) {
+				t.Errorf("got the notices %v, want one if the poll granted another's claim, otherwise none", done.Notices)
+			}
+			if err != nil || done.State.Position != 1 {
+				t.Errorf("got position %d, %v, want 1", done.State.Position, err)
+			}
+			sent := f.took()
+			if len(sent) != tc.want {
+				t.Errorf("sent %d commands, want %d", len(sent), tc.want)
+			}
+			last := sent[len(sent)-1].cmd.Lookup("update", "0", "$set", "_", "$literal", "claim").IsZero()
+			if poll := tc.wait && tc.want == 1 && tc.kind != driver.KindPeriodic; last != poll {
+				t.Errorf("the last command is a poll, without a claim: %t, want %t", last, poll)
+			}
+		})
+	}
+}
+
+// A Release with a Successor is one command, whose filter matches only if the claim holds the key. The reply still
+// contains the claim if and only if the successor did not wait.
+func TestReleaseToASuccessor(t *testing.T) {
+	c := driver.Claim{Key: "k", ID: "s.1", Session: "s", Kind: driver.KindElection, Weight: 1, Limit: 1, Token: 1024, NoneWaiting: true}
+	holder := func(claim string) bson.D {
+		return bson.D{e("a", claim), e("s", claim[:1]), e("w", 1), e("t", int64(2048)), e("at", time.Now()), e("p", int64(5))}
+	}
+	held := func(claim string) bson.D {
+		return ok(e("value", bson.D{e("now", time.Now()), e("at", time.Now()), e("h", bson.A{holder(claim)})}))
+	}
+	for _, tc := range []struct {
+		name    string
+		reply   func() bson.D
+		found   bool
+		notices int
+		err     error
+	}{
+		{"granted", func() bson.D { return held("b.1") }, true, 1, nil},
+		{"not waiting", func() bson.D { return held("s.1") }, false, 0, driver.ErrNotWaiting},
+		{"not held", func() bson.D { return ok(e("value", nil)) }, false, 0, nil},
+	} {
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, func(call) bson.D { return tc.reply() })
+			f.took()
+			found, notices, err := storecmd.Release(t.Context(), s, c, driver.Release{Successor: "b.1"})
+			if found != tc.found || len(notices) != tc.notices || !errors.Is(err, tc.err) || (err == nil) != (tc.err == nil) {
+				t.Errorf("Release = %t, %+v, %v; want %t, %d notices, %v", found, notices, err, tc.found, tc.notices, tc.err)
+			}
+			sent := f.took()
+			if len(sent) != 1 {
+				t.Fatalf("%d commands were sent, want 1: %v", len(sent), sent)
+			}
+			if got, _ := sent[0].cmd.Lookup("query", "h.a").StringValueOK(); got != c.ID {
+				t.Errorf("the command is %v, want its filter to ask for the holder %s", sent[0].cmd, c.ID)
+			}
 		})
 	}
 }

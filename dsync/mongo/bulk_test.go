@@ -198,36 +198,34 @@ func TestManyShortCommandsGoTogether(t *testing.T) {
 		"releases":       {func(b *bulkServer, n int) { b.release(n, false) }, "majority"},
 		"early releases": {func(b *bulkServer, n int) { b.release(n, true) }, int32(1)},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, nil)
-				test.send(b, atOnce+20)
-				time.Sleep(replyTime)
-				synctest.Wait()
-				test.send(b, 7) // the bulk of 20 is under way
-				b.wg.Wait()
-				if n := statements(b.f.took()[atOnce]); n != 20 {
-					t.Fatalf("after %d commands for one caller each, the next has %d statements, want 20", atOnce, n)
-				}
-				bulk := b.f.took()[atOnce].cmd
-				if ordered, ok := bulk.Lookup("ordered").BooleanOK(); !ok || ordered {
-					t.Error("the statements are ordered, so one that fails would stop the others")
-				}
-				var w any
-				bulk.Lookup("writeConcern", "w").Unmarshal(&w)
-				if w != test.w {
-					t.Errorf("sent with w: %v, want %v", w, test.w)
-				}
-				var keys []string
-				for i := range 20 {
-					keys = append(keys, bulk.Lookup("updates", fmt.Sprint(i), "q", "_id").StringValue())
-				}
-				if slices.Sort(keys); len(slices.Compact(keys)) != 20 {
-					t.Errorf("the statements are for the keys %v, want 20 different ones", keys)
-				}
-				wantSent(t, name, b.sent(), append(ones(atOnce), 20, 7)...)
-				b.wantErrs()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			b := newBulkServer(t, nil)
+			test.send(b, atOnce+20)
+			time.Sleep(replyTime)
+			synctest.Wait()
+			test.send(b, 7) // the bulk of 20 is under way
+			b.wg.Wait()
+			if n := statements(b.f.took()[atOnce]); n != 20 {
+				t.Fatalf("after %d commands for one caller each, the next has %d statements, want 20", atOnce, n)
+			}
+			bulk := b.f.took()[atOnce].cmd
+			if ordered, ok := bulk.Lookup("ordered").BooleanOK(); !ok || ordered {
+				t.Error("the statements are ordered, so one that fails would stop the others")
+			}
+			var w any
+			bulk.Lookup("writeConcern", "w").Unmarshal(&w)
+			if w != test.w {
+				t.Errorf("sent with w: %v, want %v", w, test.w)
+			}
+			var keys []string
+			for i := range 20 {
+				keys = append(keys, bulk.Lookup("updates", fmt.Sprint(i), "q", "_id").StringValue())
+			}
+			if slices.Sort(keys); len(slices.Compact(keys)) != 20 {
+				t.Errorf("the statements are for the keys %v, want 20 different ones", keys)
+			}
+			wantSent(t, name, b.sent(), append(ones(atOnce), 20, 7)...)
+			b.wantErrs()
 		})
 	}
 }
@@ -283,25 +281,23 @@ func TestBulkWithoutAnswer(t *testing.T) {
 		"not the primary":        refusal(10107, "NotWritablePrimary"),
 		"no count":               ok(),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, nil)
-				b.instead = func(call, int) bson.D { return reply }
-				b.acquire(t.Context(), atOnce+6)
-				b.wantErrs(4, 5, 6, 7, 8, 9)
-				for _, err := range b.errs {
-					if errors.Is(err, driver.ErrRefused) {
-						t.Errorf("got %v, want an error that leaves open whether the statement was executed", err)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			b := newBulkServer(t, nil)
+			b.instead = func(call, int) bson.D { return reply }
+			b.acquire(t.Context(), atOnce+6)
+			b.wantErrs(4, 5, 6, 7, 8, 9)
+			for _, err := range b.errs {
+				if errors.Is(err, driver.ErrRefused) {
+					t.Errorf("got %v, want an error that leaves open whether the statement was executed", err)
 				}
-				if err := b.errs[4]; strings.Contains(fmt.Sprint(err), "of one statement") {
-					t.Errorf("got %v, want no error of another caller's statement", err)
-				}
-				b.instead = nil
-				b.sent()
-				b.acquire(t.Context(), atOnce+6)
-				wantSent(t, "the next", b.sent(), append(ones(atOnce), 6)...)
-			})
+			}
+			if err := b.errs[4]; strings.Contains(fmt.Sprint(err), "of one statement") {
+				t.Errorf("got %v, want no error of another caller's statement", err)
+			}
+			b.instead = nil
+			b.sent()
+			b.acquire(t.Context(), atOnce+6)
+			wantSent(t, "the next", b.sent(), append(ones(atOnce), 6)...)
 		})
 	}
 }
@@ -361,28 +357,26 @@ func TestBulkEnds(t *testing.T) {
 		cancel bool
 		want   time.Duration
 	}{"all are cancelled": {true, time.Second}, "deadline": {false, attempt}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, nil)
-				b.instead = func(call, int) bson.D { return silent }
-				ctx, cancel := context.WithTimeout(t.Context(), attempt)
-				defer cancel()
-				b.acquire(t.Context(), atOnce)
-				b.acquire(ctx, 6)
-				_, before := b.f.Connections()
-				start := time.Now()
-				if test.cancel {
-					time.AfterFunc(time.Second, cancel)
-				}
-				b.wg.Wait()
-				if got := time.Since(start); got != test.want {
-					t.Errorf("the callers returned after %v, want %v", got, test.want)
-				}
-				time.Sleep(2 * time.Second) // longer than the driver waits for a late reply
-				if _, open := b.f.Connections(); open >= before {
-					t.Errorf("%d connections are open, want fewer than %d: the command must have ended", open, before)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			b := newBulkServer(t, nil)
+			b.instead = func(call, int) bson.D { return silent }
+			ctx, cancel := context.WithTimeout(t.Context(), attempt)
+			defer cancel()
+			b.acquire(t.Context(), atOnce)
+			b.acquire(ctx, 6)
+			_, before := b.f.Connections()
+			start := time.Now()
+			if test.cancel {
+				time.AfterFunc(time.Second, cancel)
+			}
+			b.wg.Wait()
+			if got := time.Since(start); got != test.want {
+				t.Errorf("the callers returned after %v, want %v", got, test.want)
+			}
+			time.Sleep(2 * time.Second) // longer than the driver waits for a late reply
+			if _, open := b.f.Connections(); open >= before {
+				t.Errorf("%d connections are open, want fewer than %d: the command must have ended", open, before)
+			}
 		})
 	}
 }
@@ -394,29 +388,27 @@ func TestBulkWithoutAnswerDelaysNobody(t *testing.T) {
 		replyTime:              5 * time.Millisecond,
 		400 * time.Millisecond: 100 * time.Millisecond,
 	} {
-		t.Run(reply.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, nil)
-				var once sync.Once
-				var second time.Time
-				b.instead = func(_ call, n int) (answer bson.D) {
-					second, answer = time.Now(), upsertedAll(n)
-					once.Do(func() { answer = silent })
-					return answer
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), attempt)
-				defer cancel()
-				b.reply = reply
-				b.acquire(ctx, atOnce+10)
-				time.Sleep(reply + time.Millisecond) // the bulk is under way
-				start := time.Now()
-				b.acquire(ctx, 20)
-				wantSent(t, "behind a silent one", b.sent(), append(ones(atOnce), 10, 20)...)
-				if got := second.Add(-reply).Sub(start); got != want {
-					t.Errorf("they were sent after %v, want %v", got, want)
-				}
-				b.wantErrs(4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
-			})
+		inBubble(t, reply.String(), func(t *testing.T) {
+			b := newBulkServer(t, nil)
+			var once sync.Once
+			var second time.Time
+			b.instead = func(_ call, n int) (answer bson.D) {
+				second, answer = time.Now(), upsertedAll(n)
+				once.Do(func() { answer = silent })
+				return answer
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), attempt)
+			defer cancel()
+			b.reply = reply
+			b.acquire(ctx, atOnce+10)
+			time.Sleep(reply + time.Millisecond) // the bulk is under way
+			start := time.Now()
+			b.acquire(ctx, 20)
+			wantSent(t, "behind a silent one", b.sent(), append(ones(atOnce), 10, 20)...)
+			if got := second.Add(-reply).Sub(start); got != want {
+				t.Errorf("they were sent after %v, want %v", got, want)
+			}
+			b.wantErrs(4, 5, 6, 7, 8, 9, 10, 11, 12, 13)
 		})
 	}
 }
@@ -430,23 +422,21 @@ func TestBulkIsBounded(t *testing.T) {
 		"statements": {1003, 1, []int{1000, 3}},
 		"bytes":      {9, 1 << 19, []int{3, 3, 3}}, // the key is in each statement twice
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, nil)
-				b.acquire(t.Context(), atOnce)
-				for i := range test.callers {
-					b.wg.Go(func() {
-						c := mutexClaim(i)
-						c.Key = strings.Repeat("k", test.size) + fmt.Sprint(i)
-						j := driver.Acquire{Claim: c, Wait: true, NotAfter: time.Now().Add(time.Minute)}
-						if _, err := b.s.Edit(t.Context(), driver.Edit{Acquire: &j}); err != nil {
-							t.Error(err)
-						}
-					})
-				}
-				synctest.Wait()
-				wantSent(t, name, b.sent(), append(ones(atOnce), test.want...)...)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			b := newBulkServer(t, nil)
+			b.acquire(t.Context(), atOnce)
+			for i := range test.callers {
+				b.wg.Go(func() {
+					c := mutexClaim(i)
+					c.Key = strings.Repeat("k", test.size) + fmt.Sprint(i)
+					j := driver.Acquire{Claim: c, Wait: true, NotAfter: time.Now().Add(time.Minute)}
+					if _, err := b.s.Edit(t.Context(), driver.Edit{Acquire: &j}); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			synctest.Wait()
+			wantSent(t, name, b.sent(), append(ones(atOnce), test.want...)...)
 		})
 	}
 }
@@ -454,13 +444,11 @@ func TestBulkIsBounded(t *testing.T) {
 // On a sharded cluster, and on servers other than MongoDB, each short command goes alone.
 func TestShortCommandsGoAloneElsewhere(t *testing.T) {
 	for name, hello := range map[string]func(bson.D) bson.D{"sharded": asMongos, "not MongoDB": without("topologyVersion")} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBulkServer(t, hello)
-				b.release(atOnce+20, false)
-				wantSent(t, name, b.sent(), ones(atOnce+20)...)
-				b.wantErrs()
-			})
+		inBubble(t, name, func(t *testing.T) {
+			b := newBulkServer(t, hello)
+			b.release(atOnce+20, false)
+			wantSent(t, name, b.sent(), ones(atOnce+20)...)
+			b.wantErrs()
 		})
 	}
 }

@@ -210,14 +210,10 @@ func TestCommandsOnFile(t *testing.T) {
 		}
 	})
 	if os.Getenv("LEASEHOLD_WRITE") != "" {
-		if err := os.WriteFile(onFile, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, os.WriteFile(onFile, got.Bytes(), 0o644))
 	}
 	want, err := os.ReadFile(onFile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	if !bytes.Equal(got.Bytes(), want) {
 		t.Error("docs/commands.txt differs from the commands that are sent: write it with LEASEHOLD_WRITE=1, read the diff, and check docs/protocol.md, too")
 	}
@@ -260,9 +256,7 @@ func wellAnswered(c call) bson.D {
 func asSent(t *testing.T, cmd bson.Raw) string {
 	t.Helper()
 	var fields bson.D
-	if err := bson.Unmarshal(cmd, &fields); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, bson.Unmarshal(cmd, &fields))
 	var own bson.D
 	for _, f := range fields {
 		switch f.Key {
@@ -272,13 +266,9 @@ func asSent(t *testing.T, cmd bson.Raw) string {
 		}
 	}
 	line, err := bson.MarshalExtJSON(own, false, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	var text bytes.Buffer
-	if err := json.Indent(&text, line, "", " "); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, json.Indent(&text, line, "", " "))
 	return folded(text.String())
 }
 

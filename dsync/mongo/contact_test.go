@@ -65,35 +65,33 @@ func TestOpenWaitsForWhatPasses(t *testing.T) {
 	const election = 12 * time.Second
 	for name, interrupted := range interruptions {
 		for _, nth := range []int{1, 3, 10, 26} {
-			t.Run(name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t)
-					client := f.client()
-					var since time.Time
-					f.script(func(c call) bson.D {
-						if len(f.took()) == nth {
-							since = time.Now()
-						}
-						if c.name != "aggregate" && !since.IsZero() && time.Since(since) < election {
-							return interrupted(c)
-						}
-						return honest(c)
-					})
-					start := time.Now()
-					s, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil)
-					if err != nil {
-						t.Fatalf("%v, after %v", err, time.Since(start))
+			inBubble(t, name, func(t *testing.T) {
+				f := newFake(t)
+				client := f.client()
+				var since time.Time
+				f.script(func(c call) bson.D {
+					if len(f.took()) == nth {
+						since = time.Now()
 					}
-					if took := time.Since(start); took < election || took > election+3*time.Second {
-						t.Errorf("Open took %v, want it soon after the election of %v", took, election)
+					if c.name != "aggregate" && !since.IsZero() && time.Since(since) < election {
+						return interrupted(c)
 					}
-					if n := len(f.took()); n > 150 {
-						t.Errorf("%d commands were sent, want at most 150", n)
-					}
-					if err := s.Close(t.Context()); err != nil {
-						t.Error(err)
-					}
+					return honest(c)
 				})
+				start := time.Now()
+				s, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil)
+				if err != nil {
+					t.Fatalf("%v, after %v", err, time.Since(start))
+				}
+				if took := time.Since(start); took < election || took > election+3*time.Second {
+					t.Errorf("Open took %v, want it soon after the election of %v", took, election)
+				}
+				if n := len(f.took()); n > 150 {
+					t.Errorf("%d commands were sent, want at most 150", n)
+				}
+				if err := s.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
 			})
 		}
 	}
@@ -128,30 +126,26 @@ func TestOpenWaitsForASlowServer(t *testing.T) {
 // If the server does not answer a command for half a minute, Open tries again, even if ctx allows a longer wait.
 func TestOpenTriesAgainAfterSilence(t *testing.T) {
 	for _, nth := range []int{1, 2, 3, 10, len(stepsOfAProbe) - 5, len(stepsOfAProbe)} {
-		t.Run(stepsOfAProbe[nth-1], func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(func(c call) bson.D {
-					if len(f.took()) == nth {
-						return silent
-					}
-					return honest(c)
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-				defer cancel()
-				start := time.Now()
-				s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, stepsOfAProbe[nth-1], func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(func(c call) bson.D {
+				if len(f.took()) == nth {
+					return silent
 				}
-				if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
-					t.Errorf("Open took %v, want it soon after half a minute of silence", took)
-				}
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
+				return honest(c)
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			start := time.Now()
+			s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
+			noErr(t, err)
+			if took := time.Since(start); took < 30*time.Second || took > 33*time.Second {
+				t.Errorf("Open took %v, want it soon after half a minute of silence", took)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -164,32 +158,30 @@ func TestOpenWaitsNoLongerThanItMay(t *testing.T) {
 		if limit == 2*time.Minute {
 			interrupted, says = interruptions["writes blocked"], "UserWritesBlocked"
 		}
-		t.Run(limit.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(interrupted)
-				ctx, want := context.Background(), 30*time.Second
-				if limit > 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, limit)
-					defer cancel()
-					want = limit
-				}
-				start := time.Now()
-				var log strings.Builder
-				opt := &dsyncmongo.Options{Session: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}}
-				_, err := dsyncmongo.Open(ctx, client.Database("app"), opt)
-				if n, minutes := strings.Count(log.String(), "trying again"), int((want+time.Minute-1)/time.Minute); n != minutes {
-					t.Errorf("%d warnings in %v, want %d: %s", n, want, minutes, &log)
-				}
-				if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
-					t.Errorf("got %v, want the server's error and context.DeadlineExceeded", err)
-				}
-				if took := time.Since(start); took != want {
-					t.Errorf("Open took %v, want %v", took, want)
-				}
-			})
+		inBubble(t, limit.String(), func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(interrupted)
+			ctx, want := context.Background(), 30*time.Second
+			if limit > 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+				want = limit
+			}
+			start := time.Now()
+			var log strings.Builder
+			opt := &dsyncmongo.Options{Session: dsync.Options{Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn}))}}
+			_, err := dsyncmongo.Open(ctx, client.Database("app"), opt)
+			if n, minutes := strings.Count(log.String(), "trying again"), int((want+time.Minute-1)/time.Minute); n != minutes {
+				t.Errorf("%d warnings in %v, want %d: %s", n, want, minutes, &log)
+			}
+			if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), says) {
+				t.Errorf("got %v, want the server's error and context.DeadlineExceeded", err)
+			}
+			if took := time.Since(start); took != want {
+				t.Errorf("Open took %v, want %v", took, want)
+			}
 		})
 	}
 }
@@ -223,23 +215,21 @@ func TestOpenFailsAtOnce(t *testing.T) {
 		"wrong answers": wrong,
 		"unknown code":  func(call) bson.D { return refusal(96, "OperationFailed") },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(answer)
-				start := time.Now()
-				_, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
-				if err == nil || errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want the server's error", err)
-				}
-				if name != "unknown code" && !errors.Is(err, driver.ErrRefused) {
-					t.Errorf("got %v, want ErrRefused", err)
-				}
-				if took := time.Since(start); took != 0 {
-					t.Errorf("Open took %v, want it to fail at once", took)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(answer)
+			start := time.Now()
+			_, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
+			if err == nil || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want the server's error", err)
+			}
+			if name != "unknown code" && !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v, want ErrRefused", err)
+			}
+			if took := time.Since(start); took != 0 {
+				t.Errorf("Open took %v, want it to fail at once", took)
+			}
 		})
 	}
 }

@@ -15,15 +15,13 @@ import (
 // B33: if the caller's ctx carries a transaction, the lock's commands must not join it.
 func TestStoreIgnoresContextValues(t *testing.T) {
 	for _, m := range methods {
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				s := f.storeOn(client, nil, null)
-				sess := transaction(t, client)
-				_ = m.call(mongo.NewSessionContext(t.Context(), sess), s)
-				f.wantNone(sess)
-			})
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			s := f.storeOn(client, nil, null)
+			sess := transaction(t, client)
+			_ = m.call(mongo.NewSessionContext(t.Context(), sess), s)
+			f.wantNone(sess)
 		})
 	}
 }
@@ -38,9 +36,7 @@ func TestOpenIgnoresContextValues(t *testing.T) {
 		ctx, cancel := context.WithTimeout(mongo.NewSessionContext(t.Context(), sess), time.Minute)
 		defer cancel()
 		s, err := dsyncmongo.Open(ctx, client.Database("app"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f.wantNone(sess)
 		if err := s.Close(t.Context()); err != nil {
 			t.Error(err)
@@ -52,13 +48,9 @@ func TestOpenIgnoresContextValues(t *testing.T) {
 func transaction(t *testing.T, client *mongo.Client) *mongo.Session {
 	t.Helper()
 	sess, err := client.StartSession()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() { sess.EndSession(context.Background()) })
-	if err := sess.StartTransaction(); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, sess.StartTransaction())
 	return sess
 }
 
@@ -83,32 +75,30 @@ func (f *fake) wantNone(sess *mongo.Session) {
 // A call returns when ctx's deadline passes, or when ctx is cancelled.
 func TestStoreContextEnds(t *testing.T) {
 	for _, m := range methods {
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s := f.store(nil, func(call) bson.D { return silent })
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, func(call) bson.D { return silent })
 
-				ctx, cancel := context.WithTimeout(t.Context(), attempt)
-				defer cancel()
-				start := time.Now()
-				if err := m.call(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("at the deadline: got %v, want context.DeadlineExceeded", err)
-				}
-				if got := time.Since(start); got > attempt {
-					t.Errorf("returned after %v, want at most %v", got, attempt)
-				}
+			ctx, cancel := context.WithTimeout(t.Context(), attempt)
+			defer cancel()
+			start := time.Now()
+			if err := m.call(ctx, s); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("at the deadline: got %v, want context.DeadlineExceeded", err)
+			}
+			if got := time.Since(start); got > attempt {
+				t.Errorf("returned after %v, want at most %v", got, attempt)
+			}
 
-				ctx, cancel = context.WithCancel(t.Context())
-				defer cancel()
-				time.AfterFunc(time.Second, cancel)
-				start = time.Now()
-				if err := m.call(ctx, s); !errors.Is(err, context.Canceled) {
-					t.Errorf("cancelled: got %v, want context.Canceled", err)
-				}
-				if got := time.Since(start); got != time.Second {
-					t.Errorf("returned after %v, want %v", got, time.Second)
-				}
-			})
+			ctx, cancel = context.WithCancel(t.Context())
+			defer cancel()
+			time.AfterFunc(time.Second, cancel)
+			start = time.Now()
+			if err := m.call(ctx, s); !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: got %v, want context.Canceled", err)
+			}
+			if got := time.Since(start); got != time.Second {
+				t.Errorf("returned after %v, want %v", got, time.Second)
+			}
 		})
 	}
 }
@@ -116,17 +106,15 @@ func TestStoreContextEnds(t *testing.T) {
 // A call on a connection that died silently returns even if ctx has no deadline.
 func TestStoreWithoutDeadline(t *testing.T) {
 	for _, m := range methods {
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newFake(t).store(nil, func(call) bson.D { return silent })
-				start := time.Now()
-				if err := m.call(t.Context(), s); !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("got %v, want context.DeadlineExceeded", err)
-				}
-				if got := time.Since(start); got != 30*time.Second {
-					t.Errorf("returned after %v, want 30s", got)
-				}
-			})
+		inBubble(t, m.name, func(t *testing.T) {
+			s := newFake(t).store(nil, func(call) bson.D { return silent })
+			start := time.Now()
+			if err := m.call(t.Context(), s); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v, want context.DeadlineExceeded", err)
+			}
+			if got := time.Since(start); got != 30*time.Second {
+				t.Errorf("returned after %v, want 30s", got)
+			}
 		})
 	}
 }

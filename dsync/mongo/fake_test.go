@@ -11,9 +11,15 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/internal/mongofake"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+var (
+	noErr    = testkit.NoErr
+	inBubble = testkit.InBubble
 )
 
 // A fake is a server that speaks the wire protocol over net.Pipe. It answers commands with a function of the test, or,

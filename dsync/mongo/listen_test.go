@@ -142,31 +142,29 @@ func change(key string) driver.Notice { return driver.Notice{Type: driver.Notice
 // sessions.
 func TestListenHears(t *testing.T) {
 	for name, hello := range map[string]func(bson.D) bson.D{"replica set": nil, "standalone": asStandalone, "mongos": asMongos} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, hello, nil)
-				h.notify(wake("s", 1, h.address)) // before
-				h.listen("s")
-				h.want("at the beginning", nil, 1)
-				all := []driver.Notice{
-					{Type: driver.NoticeGrant, Session: "s", Key: "k/\u00e9\x00", Claim: "s.2", Token: 1 << 60, Crowded: true, Address: h.address},
-					{Type: driver.NoticeGrant, Session: "s", Key: "e", Claim: "s.3", Token: 1024, Term: 7, Address: h.address},
-					{Type: driver.NoticeYield, Session: "s", Key: "k", Claim: "s.4", Address: h.address},
-					{Type: driver.NoticeRevoke, Session: "s", Key: "k", Claim: "s.5", Address: h.address},
-					wake("s", 6, h.address),
-				}
-				h.notify(append([]driver.Notice{wake("o", 1, h.address), change("k")}, all...)...)
-				h.want("all kinds", all, 0)
-				time.Sleep(time.Hour)
-				h.want("nothing", nil, 0)
-				h.notify(all[0])
-				h.want("later", all[:1], 0)
-				h.stop()
-				<-h.ended
-				if !errors.Is(h.err, context.Canceled) {
-					t.Errorf("Listen ended with %v, want context.Canceled", h.err)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			h := newHearing(t, hello, nil)
+			h.notify(wake("s", 1, h.address)) // before
+			h.listen("s")
+			h.want("at the beginning", nil, 1)
+			all := []driver.Notice{
+				{Type: driver.NoticeGrant, Session: "s", Key: "k/\u00e9\x00", Claim: "s.2", Token: 1 << 60, Crowded: true, Address: h.address},
+				{Type: driver.NoticeGrant, Session: "s", Key: "e", Claim: "s.3", Token: 1024, Term: 7, Address: h.address},
+				{Type: driver.NoticeYield, Session: "s", Key: "k", Claim: "s.4", Address: h.address},
+				{Type: driver.NoticeRevoke, Session: "s", Key: "k", Claim: "s.5", Address: h.address},
+				wake("s", 6, h.address),
+			}
+			h.notify(append([]driver.Notice{wake("o", 1, h.address), change("k")}, all...)...)
+			h.want("all kinds", all, 0)
+			time.Sleep(time.Hour)
+			h.want("nothing", nil, 0)
+			h.notify(all[0])
+			h.want("later", all[:1], 0)
+			h.stop()
+			<-h.ended
+			if !errors.Is(h.err, context.Canceled) {
+				t.Errorf("Listen ended with %v, want context.Canceled", h.err)
+			}
 		})
 	}
 }
@@ -211,49 +209,47 @@ func TestListenFindsTheCollections(t *testing.T) {
 		"no majority":   {"create", ok(e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")})), []string{"create", "insert", "create", "insert"}},
 		"no such reply": {"listCollections", ok(), []string{"create", "insert", "create", "insert"}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const missing = 5
-				f, collections := newFake(t), newCapped(nil)
-				for address := range 9 {
-					if name := fmt.Sprint("leasehold.notices.", address); address != missing {
-						collections.create(name, call{cmd: must(bson.Marshal(bson.D{e("capped", true)}))})
-						collections.insert(name, call{cmd: must(bson.Marshal(bson.D{e("documents", bson.A{bson.D{e("to", "")}})}))})
+		inBubble(t, name, func(t *testing.T) {
+			const missing = 5
+			f, collections := newFake(t), newCapped(nil)
+			for address := range 9 {
+				if name := fmt.Sprint("leasehold.notices.", address); address != missing {
+					collections.create(name, call{cmd: must(bson.Marshal(bson.D{e("capped", true)}))})
+					collections.insert(name, call{cmd: must(bson.Marshal(bson.D{e("documents", bson.A{bson.D{e("to", "")}})}))})
+				}
+			}
+			s := f.storeOn(f.anyClient(), nil, collections.answer)
+			if test.instead != "" {
+				collections.change(func() { collections.instead[test.instead] = test.answer })
+			}
+			for range 2 { // only the first Listen asks the server
+				ctx, cancel := context.WithCancel(t.Context())
+				if err := s.Listen(ctx, "s", nil, func(driver.Notice) { cancel() }); !errors.Is(err, context.Canceled) {
+					t.Errorf("Listen: %v", err)
+				}
+			}
+			lists := 0
+			for _, c := range f.took() {
+				if c.name == "listCollections" {
+					lists++
+					if !c.cmd.Lookup("nameOnly").Boolean() || !c.cmd.Lookup("authorizedCollections").Boolean() {
+						t.Errorf("%v needs a further privilege", c.cmd)
 					}
 				}
-				s := f.storeOn(f.anyClient(), nil, collections.answer)
-				if test.instead != "" {
-					collections.change(func() { collections.instead[test.instead] = test.answer })
+			}
+			if lists != 1 {
+				t.Errorf("%d listCollections, want one", lists)
+			}
+			collections.change(func() { delete(collections.instead, test.instead) })
+			f.script(collections.answer)
+			for _, address := range []int{4, missing} {
+				if err := s.Notify(t.Context(), []driver.Notice{wake("x", 1, address)}); err != nil {
+					t.Error(err)
 				}
-				for range 2 { // only the first Listen asks the server
-					ctx, cancel := context.WithCancel(t.Context())
-					if err := s.Listen(ctx, "s", nil, func(driver.Notice) { cancel() }); !errors.Is(err, context.Canceled) {
-						t.Errorf("Listen: %v", err)
-					}
-				}
-				lists := 0
-				for _, c := range f.took() {
-					if c.name == "listCollections" {
-						lists++
-						if !c.cmd.Lookup("nameOnly").Boolean() || !c.cmd.Lookup("authorizedCollections").Boolean() {
-							t.Errorf("%v needs a further privilege", c.cmd)
-						}
-					}
-				}
-				if lists != 1 {
-					t.Errorf("%d listCollections, want one", lists)
-				}
-				collections.change(func() { delete(collections.instead, test.instead) })
-				f.script(collections.answer)
-				for _, address := range []int{4, missing} {
-					if err := s.Notify(t.Context(), []driver.Notice{wake("x", 1, address)}); err != nil {
-						t.Error(err)
-					}
-				}
-				if got := names(f.took()); !slices.Equal(got, test.want) {
-					t.Errorf("sent %v, want %v", got, test.want)
-				}
-			})
+			}
+			if got := names(f.took()); !slices.Equal(got, test.want) {
+				t.Errorf("sent %v, want %v", got, test.want)
+			}
 		})
 	}
 }
@@ -276,27 +272,25 @@ func TestListenReplacesItsCursor(t *testing.T) {
 		"replica set": {nil, [2]int{2, 3}},
 		"mongos":      {asMongos, [2]int{14, 17}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, tc.hello, nil)
-				h.listen("s")
-				h.took()
-				var want []driver.Notice
-				for i := range 450 {
-					time.Sleep(667 * time.Millisecond)
-					if i%100 < 50 { // then long silence
-						want = append(want, wake("s", i, h.address))
-						h.notify(want[len(want)-1])
-					}
+		inBubble(t, name, func(t *testing.T) {
+			h := newHearing(t, tc.hello, nil)
+			h.listen("s")
+			h.took()
+			var want []driver.Notice
+			for i := range 450 {
+				time.Sleep(667 * time.Millisecond)
+				if i%100 < 50 { // then long silence
+					want = append(want, wake("s", i, h.address))
+					h.notify(want[len(want)-1])
 				}
-				h.want("five minutes", want, 0)
-				if n := h.collections.count("find"); n < tc.finds[0] || n > tc.finds[1] {
-					t.Errorf("%d cursors in five minutes, want a number in the range %v", n, tc.finds)
-				}
-				if h.log.Len() > 0 && strings.Contains(h.log.String(), "WARN") {
-					t.Errorf("the log has a warning, want none: %s", h.log)
-				}
-			})
+			}
+			h.want("five minutes", want, 0)
+			if n := h.collections.count("find"); n < tc.finds[0] || n > tc.finds[1] {
+				t.Errorf("%d cursors in five minutes, want a number in the range %v", n, tc.finds)
+			}
+			if h.log.Len() > 0 && strings.Contains(h.log.String(), "WARN") {
+				t.Errorf("the log has a warning, want none: %s", h.log)
+			}
 		})
 	}
 }
@@ -367,27 +361,25 @@ func TestListenFollowsThePrimary(t *testing.T) {
 		},
 	}
 	for name, election := range elections {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, nil, nil)
-				h.f.say(election(1))
-				h.listen("s")
-				h.notify(wake("s", 1, h.address))
-				h.took()
-				before := h.collections.count("find")
-				time.Sleep(20 * time.Second)
-				if n := h.collections.count("find"); n != before {
-					t.Errorf("%d new cursors on the same primary, want none", n-before)
-				}
-				h.f.say(election(2))
-				time.Sleep(11 * time.Second)
-				if n := h.collections.count("find"); n != before+1 {
-					t.Errorf("%d new cursors 11 s after an election, want one", n-before)
-				}
-				h.want("a new primary", nil, 1)
-				h.notify(wake("s", 2, h.address))
-				h.want("from it", []driver.Notice{wake("s", 2, h.address)}, 0)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			h := newHearing(t, nil, nil)
+			h.f.say(election(1))
+			h.listen("s")
+			h.notify(wake("s", 1, h.address))
+			h.took()
+			before := h.collections.count("find")
+			time.Sleep(20 * time.Second)
+			if n := h.collections.count("find"); n != before {
+				t.Errorf("%d new cursors on the same primary, want none", n-before)
+			}
+			h.f.say(election(2))
+			time.Sleep(11 * time.Second)
+			if n := h.collections.count("find"); n != before+1 {
+				t.Errorf("%d new cursors 11 s after an election, want one", n-before)
+			}
+			h.want("a new primary", nil, 1)
+			h.notify(wake("s", 2, h.address))
+			h.want("from it", []driver.Notice{wake("s", 2, h.address)}, 0)
 		})
 	}
 }
@@ -396,52 +388,50 @@ func TestListenFollowsThePrimary(t *testing.T) {
 // it renews the marks. It receives changes of those keys only.
 func TestListenKeys(t *testing.T) {
 	for _, session := range []string{"s", ""} {
-		t.Run("session "+session, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, nil, nil)
-				h.f.script(h.collections.answer)
-				h.listen(session, "b", "a", "b")
-				h.want("at the beginning", nil, 1)
-				var got []string
-				for _, c := range h.f.took() {
-					if on, _ := c.cmd.Lookup(c.name).StringValueOK(); c.name != "getMore" && !strings.HasSuffix(on, fmt.Sprint(".", h.address)) {
-						got = append(got, c.name)
-					}
+		inBubble(t, "session "+session, func(t *testing.T) {
+			h := newHearing(t, nil, nil)
+			h.f.script(h.collections.answer)
+			h.listen(session, "b", "a", "b")
+			h.want("at the beginning", nil, 1)
+			var got []string
+			for _, c := range h.f.took() {
+				if on, _ := c.cmd.Lookup(c.name).StringValueOK(); c.name != "getMore" && !strings.HasSuffix(on, fmt.Sprint(".", h.address)) {
+					got = append(got, c.name)
 				}
-				sent := []string{"find", "create", "insert", "find", "update", "listCollections"}
-				if session == "" {
-					sent = sent[:5]
+			}
+			sent := []string{"find", "create", "insert", "find", "update", "listCollections"}
+			if session == "" {
+				sent = sent[:5]
+			}
+			if !slices.Equal(got, sent) {
+				t.Errorf("sent %v, want %v", got, sent)
+			}
+			h.checkMark("k/a", "k/b")
+			h.notify(change("a"), change("c"), change("b"), change(""), wake("s", 1, h.address))
+			want := []driver.Notice{change("a"), change("b")}
+			if session == "" {
+				h.want("changes", want, 0)
+			} else {
+				heard, _ := h.took() // in any order, because they come from two cursors
+				slices.SortFunc(heard, func(a, b driver.Notice) int { return strings.Compare(a.Session+a.Key, b.Session+b.Key) })
+				if want = append(want, wake("s", 1, h.address)); !slices.Equal(heard, want) {
+					t.Errorf("heard %+v, want %+v", heard, want)
 				}
-				if !slices.Equal(got, sent) {
-					t.Errorf("sent %v, want %v", got, sent)
+			}
+			h.f.script(h.collections.answer)
+			marked, longest := time.Now(), time.Duration(0)
+			for range 1200 {
+				time.Sleep(time.Second)
+				if n := len(h.marks()); n > 0 {
+					longest = max(longest, time.Since(marked))
+					marked = time.Now()
+					h.f.script(h.collections.answer)
 				}
-				h.checkMark("k/a", "k/b")
-				h.notify(change("a"), change("c"), change("b"), change(""), wake("s", 1, h.address))
-				want := []driver.Notice{change("a"), change("b")}
-				if session == "" {
-					h.want("changes", want, 0)
-				} else {
-					heard, _ := h.took() // in any order, because they come from two cursors
-					slices.SortFunc(heard, func(a, b driver.Notice) int { return strings.Compare(a.Session+a.Key, b.Session+b.Key) })
-					if want = append(want, wake("s", 1, h.address)); !slices.Equal(heard, want) {
-						t.Errorf("heard %+v, want %+v", heard, want)
-					}
-				}
-				h.f.script(h.collections.answer)
-				marked, longest := time.Now(), time.Duration(0)
-				for range 1200 {
-					time.Sleep(time.Second)
-					if n := len(h.marks()); n > 0 {
-						longest = max(longest, time.Since(marked))
-						marked = time.Now()
-						h.f.script(h.collections.answer)
-					}
-				}
-				if longest < 3*time.Minute || longest > 4*time.Minute+20*time.Second {
-					t.Errorf("the longest time between two marks was %v, want from 3m to 4m20s", longest)
-				}
-				h.want("marks", nil, 0)
-			})
+			}
+			if longest < 3*time.Minute || longest > 4*time.Minute+20*time.Second {
+				t.Errorf("the longest time between two marks was %v, want from 3m to 4m20s", longest)
+			}
+			h.want("marks", nil, 0)
 		})
 	}
 }
@@ -548,26 +538,24 @@ func TestListenBreaks(t *testing.T) {
 			if command == "find" && name == "ended" {
 				continue
 			}
-			t.Run(name+"/"+command, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					h := newHearing(t, nil, nil)
-					h.collections.instead[command] = answer
-					h.listen("s", "k")
-					<-h.ended
-					if h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
-						t.Errorf("got %v, want a temporary error", h.err)
-					}
-					want := map[string]int{"find": 0, "getMore": 1}[command]
-					if name == "overrun again" && command == "getMore" {
-						want = 3 // each of the two cursors is replaced once
-					}
-					if _, readies := h.took(); readies != want {
-						t.Errorf("ready %d times, want %d", readies, want)
-					}
-					if strings.Contains(h.log.String(), "WARN") {
-						t.Errorf("the log has a warning, want none: %s", h.log)
-					}
-				})
+			inBubble(t, name+"/"+command, func(t *testing.T) {
+				h := newHearing(t, nil, nil)
+				h.collections.instead[command] = answer
+				h.listen("s", "k")
+				<-h.ended
+				if h.err == nil || errors.Is(h.err, errors.ErrUnsupported) {
+					t.Errorf("got %v, want a temporary error", h.err)
+				}
+				want := map[string]int{"find": 0, "getMore": 1}[command]
+				if name == "overrun again" && command == "getMore" {
+					want = 3 // each of the two cursors is replaced once
+				}
+				if _, readies := h.took(); readies != want {
+					t.Errorf("ready %d times, want %d", readies, want)
+				}
+				if strings.Contains(h.log.String(), "WARN") {
+					t.Errorf("the log has a warning, want none: %s", h.log)
+				}
 			})
 		}
 	}
@@ -627,37 +615,35 @@ func TestListenUnsupported(t *testing.T) {
 		{name: "no such thing", meet: refuse("find", 59), warn: "PollOnly"},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, tc.hello, &tc.opt)
-				if says := h.address > 0; says != (tc.warn != "") {
-					t.Errorf("before Listen, the session's claims have the address %d, want 0 if the store cannot notify, otherwise another", h.address)
+		inBubble(t, tc.name, func(t *testing.T) {
+			h := newHearing(t, tc.hello, &tc.opt)
+			if says := h.address > 0; says != (tc.warn != "") {
+				t.Errorf("before Listen, the session's claims have the address %d, want 0 if the store cannot notify, otherwise another", h.address)
+			}
+			if tc.meet != nil {
+				tc.meet(h.collections)
+			}
+			h.f.script(h.f.answer)
+			for range 2 {
+				start := time.Now()
+				err := h.s.Listen(t.Context(), "s", []string{"k"}, func(n driver.Notice) { t.Errorf("heard %+v, want nothing", n) })
+				if !errors.Is(err, errors.ErrUnsupported) || time.Since(start) != 0 {
+					t.Errorf("got %v after %v, want errors.ErrUnsupported at once", err, time.Since(start))
 				}
-				if tc.meet != nil {
-					tc.meet(h.collections)
-				}
-				h.f.script(h.f.answer)
-				for range 2 {
-					start := time.Now()
-					err := h.s.Listen(t.Context(), "s", []string{"k"}, func(n driver.Notice) { t.Errorf("heard %+v, want nothing", n) })
-					if !errors.Is(err, errors.ErrUnsupported) || time.Since(start) != 0 {
-						t.Errorf("got %v after %v, want errors.ErrUnsupported at once", err, time.Since(start))
-					}
-				}
-				if n := len(h.f.took()); (n == 0) != (tc.warn == "") {
-					t.Errorf("%d commands were sent; want none if Listen is refused without asking the server, otherwise some", n)
-				}
-				warned := strings.Count(h.log.String(), "level=WARN")
-				if want := min(len(tc.warn), 1); warned != want || !strings.Contains(h.log.String(), tc.warn) {
-					t.Errorf("%d warnings, want %d that says %q: %s", warned, want, tc.warn, h.log)
-				}
-				if tc.opt.ReadOnly {
-					return // a read-only store has no claims
-				}
-				if address := h.addressOf("s"); address != 0 {
-					t.Errorf("after Listen, the session's claims have the address %d, want none", address)
-				}
-			})
+			}
+			if n := len(h.f.took()); (n == 0) != (tc.warn == "") {
+				t.Errorf("%d commands were sent; want none if Listen is refused without asking the server, otherwise some", n)
+			}
+			warned := strings.Count(h.log.String(), "level=WARN")
+			if want := min(len(tc.warn), 1); warned != want || !strings.Contains(h.log.String(), tc.warn) {
+				t.Errorf("%d warnings, want %d that says %q: %s", warned, want, tc.warn, h.log)
+			}
+			if tc.opt.ReadOnly {
+				return // a read-only store has no claims
+			}
+			if address := h.addressOf("s"); address != 0 {
+				t.Errorf("after Listen, the session's claims have the address %d, want none", address)
+			}
 		})
 	}
 }

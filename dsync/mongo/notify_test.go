@@ -54,9 +54,7 @@ func TestNotifyInserts(t *testing.T) {
 		for _, c := range []int{0, 4, 16} {
 			for _, doc := range h.collections.collections[h.collection(c)].docs {
 				var d bson.D
-				if err := bson.Unmarshal(doc, &d); err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, bson.Unmarshal(doc, &d))
 				got = append(got, fmt.Sprint(d[1:]))
 			}
 		}
@@ -106,35 +104,33 @@ func TestNotifyNobody(t *testing.T) {
 // again.
 func TestNotifyIsRefused(t *testing.T) {
 	for _, command := range []string{"create", "insert"} {
-		t.Run(command, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				h := newHearing(t, nil, nil)
-				refuse := func(answer bson.D) { h.collections.change(func() { h.collections.instead[command] = answer }) }
-				refuse(refusal(11602, "InterruptedDueToReplStateChange"))
-				for range 2 {
-					h.f.script(h.collections.answer)
-					err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3), wake("o", 1, 4)})
-					if err == nil || errors.Is(err, driver.ErrRefused) {
-						t.Errorf("interrupted: got %v, want a temporary error", err)
-					}
-					if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
-						t.Errorf("interrupted: %d commands %s, want one for each of the two collections", n, command)
-					}
-				}
-				refuse(refusal(13, "Unauthorized"))
+		inBubble(t, command, func(t *testing.T) {
+			h := newHearing(t, nil, nil)
+			refuse := func(answer bson.D) { h.collections.change(func() { h.collections.instead[command] = answer }) }
+			refuse(refusal(11602, "InterruptedDueToReplStateChange"))
+			for range 2 {
 				h.f.script(h.collections.answer)
-				for range 3 {
-					if err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3)}); !errors.Is(err, driver.ErrRefused) {
-						t.Errorf("refused: got %v, want ErrRefused", err)
-					}
+				err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3), wake("o", 1, 4)})
+				if err == nil || errors.Is(err, driver.ErrRefused) {
+					t.Errorf("interrupted: got %v, want a temporary error", err)
 				}
-				if got := names(h.f.took()); !slices.Equal(got, []string{command}) {
-					t.Errorf("sent %v, want one %s", got, command)
+				if n := strings.Count(fmt.Sprint(names(h.f.took())), command); n != 2 {
+					t.Errorf("interrupted: %d commands %s, want one for each of the two collections", n, command)
 				}
-				if n := strings.Count(h.log.String(), "level=WARN"); n != 1 || !strings.Contains(h.log.String(), "convertToCapped") {
-					t.Errorf("%d warnings, want one that says what to grant: %s", n, h.log)
+			}
+			refuse(refusal(13, "Unauthorized"))
+			h.f.script(h.collections.answer)
+			for range 3 {
+				if err := h.s.Notify(t.Context(), []driver.Notice{wake("s", 1, 3)}); !errors.Is(err, driver.ErrRefused) {
+					t.Errorf("refused: got %v, want ErrRefused", err)
 				}
-			})
+			}
+			if got := names(h.f.took()); !slices.Equal(got, []string{command}) {
+				t.Errorf("sent %v, want one %s", got, command)
+			}
+			if n := strings.Count(h.log.String(), "level=WARN"); n != 1 || !strings.Contains(h.log.String(), "convertToCapped") {
+				t.Errorf("%d warnings, want one that says what to grant: %s", n, h.log)
+			}
 		})
 	}
 }
@@ -162,31 +158,29 @@ func TestAddresses(t *testing.T) {
 	testkit.Large(t)
 	const each = 40
 	for _, n := range []int{0, 1, 16, 1000} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				a := newHearing(t, nil, &dsyncmongo.Options{NoticeCollections: n})
-				b := newHearing(t, nil, &dsyncmongo.Options{NoticeCollections: n})
-				want := n
-				if n == 0 {
-					want = 64
+		inBubble(t, fmt.Sprint(n), func(t *testing.T) {
+			a := newHearing(t, nil, &dsyncmongo.Options{NoticeCollections: n})
+			b := newHearing(t, nil, &dsyncmongo.Options{NoticeCollections: n})
+			want := n
+			if n == 0 {
+				want = 64
+			}
+			addresses := make(map[int]int)
+			for i := range min(each*want, 2000) {
+				session := fmt.Sprint("cs9a1h2n0ckk3v5p", i)
+				address := a.addressOf(session)
+				if address < 1 || address > want || b.addressOf(session) != address {
+					t.Fatalf("%s: address %d; want it from 1 to %d, and the same in both stores", session, address, want)
 				}
-				addresses := make(map[int]int)
-				for i := range min(each*want, 2000) {
-					session := fmt.Sprint("cs9a1h2n0ckk3v5p", i)
-					address := a.addressOf(session)
-					if address < 1 || address > want || b.addressOf(session) != address {
-						t.Fatalf("%s: address %d; want it from 1 to %d, and the same in both stores", session, address, want)
-					}
-					addresses[address]++
-				}
-				if n <= 16 {
-					for address, sessions := range addresses {
-						if len(addresses) != want || sessions < each/3 {
-							t.Errorf("%d of %d addresses are used, and %d sessions have address %d", len(addresses), want, sessions, address)
-						}
+				addresses[address]++
+			}
+			if n <= 16 {
+				for address, sessions := range addresses {
+					if len(addresses) != want || sessions < each/3 {
+						t.Errorf("%d of %d addresses are used, and %d sessions have address %d", len(addresses), want, sessions, address)
 					}
 				}
-			})
+			}
 		})
 	}
 }

@@ -40,18 +40,16 @@ func TestOpenRefusesNonsense(t *testing.T) {
 		{"negative TTL", open(database("app"), &dsyncmongo.Options{Session: dsync.Options{TTL: -1}}), "at least 1s"},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(null)
-				if err := tc.open(client); err == nil || !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("got %v, want an error that says %q", err, tc.want)
-				}
-				if n := len(f.took()); n != 0 {
-					t.Errorf("%d commands were sent, want none", n)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(null)
+			if err := tc.open(client); err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error that says %q", err, tc.want)
+			}
+			if n := len(f.took()); n != 0 {
+				t.Errorf("%d commands were sent, want none", n)
+			}
 		})
 	}
 }
@@ -106,37 +104,33 @@ func TestOpenAndConnect(t *testing.T) {
 		{"Connect with a pool of the caller's size", options.Client().SetMaxPoolSize(3), 3},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				var pool atomic.Uint64
-				var s *dsync.Session
-				var err error
-				if tc.pool == 0 {
-					s, err = dsyncmongo.Open(t.Context(), f.client().Database("app"), nil)
-				} else {
-					tc.client.SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
-						if e.Type == event.ConnectionPoolCreated {
-							pool.Store(e.PoolOptions.MaxPoolSize)
-						}
-					}})
-					own := options.MergeClientOptions(tc.client, f.ClientOptions())
-					s, err = dsyncmongo.Connect(t.Context(), own, "app", nil)
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := pool.Load(); got != tc.pool {
-					t.Errorf("the pool has room for %d connections, want %d", got, tc.pool)
-				}
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-				synctest.Wait()
-				if _, n := f.Connections(); (n == 0) != (tc.pool > 0) {
-					t.Errorf("%d connections are open after the session was closed, want none only after Connect", n)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			var pool atomic.Uint64
+			var s *dsync.Session
+			var err error
+			if tc.pool == 0 {
+				s, err = dsyncmongo.Open(t.Context(), f.client().Database("app"), nil)
+			} else {
+				tc.client.SetPoolMonitor(&event.PoolMonitor{Event: func(e *event.PoolEvent) {
+					if e.Type == event.ConnectionPoolCreated {
+						pool.Store(e.PoolOptions.MaxPoolSize)
+					}
+				}})
+				own := options.MergeClientOptions(tc.client, f.ClientOptions())
+				s, err = dsyncmongo.Connect(t.Context(), own, "app", nil)
+			}
+			noErr(t, err)
+			if got := pool.Load(); got != tc.pool {
+				t.Errorf("the pool has room for %d connections, want %d", got, tc.pool)
+			}
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			synctest.Wait()
+			if _, n := f.Connections(); (n == 0) != (tc.pool > 0) {
+				t.Errorf("%d connections are open after the session was closed, want none only after Connect", n)
+			}
 		})
 	}
 }
@@ -146,9 +140,7 @@ func TestConnectCloseWithoutServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f.mu.Lock()
 		f.mute = true
 		f.mu.Unlock()
@@ -186,24 +178,22 @@ func TestConnectFailsWithoutServer(t *testing.T) {
 // If the server never replies to a command and ctx has no deadline, Open gives up after 30 s.
 func TestOpenLosesAnAnswer(t *testing.T) {
 	for _, nth := range []int{1, 2, 10, 24, 25} { // does not apply to hello, which the fake answers by itself
-		t.Run(fmt.Sprint(nth), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(func(c call) bson.D {
-					if len(f.took()) == nth {
-						return silent
-					}
-					return honest(c)
-				})
-				start := time.Now()
-				if _, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrRefused) {
-					t.Errorf("got %v, want context.DeadlineExceeded, and nothing refused", err)
+		inBubble(t, fmt.Sprint(nth), func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(func(c call) bson.D {
+				if len(f.took()) == nth {
+					return silent
 				}
-				if d := time.Since(start); d != 30*time.Second {
-					t.Errorf("Open took %v, want 30s", d)
-				}
+				return honest(c)
 			})
+			start := time.Now()
+			if _, err := dsyncmongo.Open(context.Background(), client.Database("app"), nil); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v, want context.DeadlineExceeded, and nothing refused", err)
+			}
+			if d := time.Since(start); d != 30*time.Second {
+				t.Errorf("Open took %v, want 30s", d)
+			}
 		})
 	}
 }

@@ -65,31 +65,29 @@ func TestOpenProbesOnce(t *testing.T) {
 		}, probes: true},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f, m := newFake(t), newMemory()
-				client, hello := f.client(), f.hello
-				open := func(which string, opt *dsyncmongo.Options, probes bool) {
-					f.script(m.answer)
-					if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), opt); err != nil {
-						t.Fatal(err)
-					}
-					if got := len(f.took()) > 1; got != probes {
-						t.Errorf("the %s Open probed: %t, want %t", which, got, probes)
-					}
+		inBubble(t, tc.name, func(t *testing.T) {
+			f, m := newFake(t), newMemory()
+			client, hello := f.client(), f.hello
+			open := func(which string, opt *dsyncmongo.Options, probes bool) {
+				f.script(m.answer)
+				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), opt); err != nil {
+					t.Fatal(err)
 				}
-				open("first", nil, true)
-				if tc.before != nil {
-					tc.before(m)
+				if got := len(f.took()) > 1; got != probes {
+					t.Errorf("the %s Open probed: %t, want %t", which, got, probes)
 				}
-				if tc.hello != nil {
-					f.say(tc.hello)
-				}
-				open("second", tc.opt, tc.probes)
-				open("third", tc.opt, tc.always)
-				f.say(func(bson.D) bson.D { return hello })
-				open("last, which is like the first,", nil, false)
-			})
+			}
+			open("first", nil, true)
+			if tc.before != nil {
+				tc.before(m)
+			}
+			if tc.hello != nil {
+				f.say(tc.hello)
+			}
+			open("second", tc.opt, tc.probes)
+			open("third", tc.opt, tc.always)
+			f.say(func(bson.D) bson.D { return hello })
+			open("last, which is like the first,", nil, false)
 		})
 	}
 }
@@ -105,9 +103,7 @@ func TestOpenIsCheap(t *testing.T) {
 		f.script(m.answer)
 		for i, want := range []int{1 + len(stepsOfAProbe), 2, 2} {
 			s, err := dsyncmongo.Open(t.Context(), client.Database("app"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if got := len(sent); got != want {
 				t.Errorf("Open %d sent %d commands, want %d", i+1, got, want)
 			}
@@ -136,9 +132,7 @@ func TestDocsCountTheProbe(t *testing.T) {
 		"protocol.md":   {fmt.Sprintf("the probe follows, %d commands", probe)},
 	} {
 		text, err := os.ReadFile("../../docs/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, w := range want {
 			if !strings.Contains(strings.Join(strings.Fields(string(text)), " "), w) {
 				t.Errorf("docs/%s does not say %q", name, w)
@@ -203,36 +197,32 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 			continue // the driver itself repeats a command after these errors
 		}
 		for _, nth := range []int{1, 2, n / 2, n - 1, n} {
-			t.Run(fmt.Sprint(name, " at command ", nth), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f, m := newFake(t), newMemory()
-					client := f.client()
-					f.script(func(c call) bson.D {
-						if len(f.took()) == nth {
-							return interrupted(c)
-						}
-						return m.answer(c)
-					})
-					s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
-					if err != nil {
-						t.Fatal(err)
+			inBubble(t, fmt.Sprint(name, " at command ", nth), func(t *testing.T) {
+				f, m := newFake(t), newMemory()
+				client := f.client()
+				f.script(func(c call) bson.D {
+					if len(f.took()) == nth {
+						return interrupted(c)
 					}
-					var got []string
-					calls, remembered := f.took(), 0
-					names := shapes(t, s, f)
-					for _, c := range calls {
-						got = append(got, stepOf(c, names))
-						if got[len(got)-1] == "update passed" {
-							remembered++
-						}
-					}
-					if len(got) < n || !slices.Equal(got[len(got)-n:], stepsOfAProbe) {
-						t.Errorf("at the end it sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
-					}
-					if want := 1 + nth/n; remembered != want {
-						t.Errorf("the passed probe was recorded %d times, want %d", remembered, want)
-					}
+					return m.answer(c)
 				})
+				s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+				noErr(t, err)
+				var got []string
+				calls, remembered := f.took(), 0
+				names := shapes(t, s, f)
+				for _, c := range calls {
+					got = append(got, stepOf(c, names))
+					if got[len(got)-1] == "update passed" {
+						remembered++
+					}
+				}
+				if len(got) < n || !slices.Equal(got[len(got)-n:], stepsOfAProbe) {
+					t.Errorf("at the end it sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
+				}
+				if want := 1 + nth/n; remembered != want {
+					t.Errorf("the passed probe was recorded %d times, want %d", remembered, want)
+				}
 			})
 		}
 	}

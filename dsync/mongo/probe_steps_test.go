@@ -160,9 +160,7 @@ func TestProbeTriesEveryCommand(t *testing.T) {
 		client := f.client()
 		f.script(honest)
 		s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		sent := f.took()
 		names := shapes(t, s, f)
 		var got []string
@@ -182,27 +180,25 @@ func TestProbeFailsWithEachOfItsCommands(t *testing.T) {
 		if step == "find" {
 			continue // the server must refuse this command anyway
 		}
-		t.Run(fmt.Sprint(i+1, " ", step), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(func(c call) bson.D {
-					if len(f.took()) == 1+i {
-						return refusal(13, "Unauthorized")
-					}
-					return honest(c)
-				})
-				if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
-					t.Errorf("got %v, want the server's error", err)
+		inBubble(t, fmt.Sprint(i+1, " ", step), func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(func(c call) bson.D {
+				if len(f.took()) == 1+i {
+					return refusal(13, "Unauthorized")
 				}
-				sent := f.took()
-				if step == "update passed" {
-					sent = sent[:len(sent)-1]
-				}
-				if last := sent[len(sent)-1]; last.name != "delete" && step != "findAndModify passed" {
-					t.Errorf("the last command is %v, want the probe's records deleted, and nothing remembered", last.cmd)
-				}
+				return honest(c)
 			})
+			if _, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil); !errors.Is(err, driver.ErrRefused) || !strings.Contains(err.Error(), "Unauthorized") {
+				t.Errorf("got %v, want the server's error", err)
+			}
+			sent := f.took()
+			if step == "update passed" {
+				sent = sent[:len(sent)-1]
+			}
+			if last := sent[len(sent)-1]; last.name != "delete" && step != "findAndModify passed" {
+				t.Errorf("the last command is %v, want the probe's records deleted, and nothing remembered", last.cmd)
+			}
 		})
 	}
 }

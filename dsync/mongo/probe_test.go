@@ -255,25 +255,23 @@ func TestProbe(t *testing.T) {
 		}), []string{"expire"}},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				client := f.client()
-				f.script(tc.answer)
-				_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
-				if err == nil {
-					t.Fatal("no error")
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			client := f.client()
+			f.script(tc.answer)
+			_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("got %v, want an error that says %q", err, want)
 				}
-				for _, want := range tc.want {
-					if !strings.Contains(err.Error(), want) {
-						t.Errorf("got %v, want an error that says %q", err, want)
-					}
-				}
-				calls := f.took()
-				if last := calls[len(calls)-1]; last.name != "delete" {
-					t.Errorf("the last command is %v, want the probe's records deleted", last.cmd)
-				}
-			})
+			}
+			calls := f.took()
+			if last := calls[len(calls)-1]; last.name != "delete" {
+				t.Errorf("the last command is %v, want the probe's records deleted", last.cmd)
+			}
 		})
 	}
 }
@@ -325,21 +323,19 @@ func TestOpenReportsTheServer(t *testing.T) {
 		{"not MongoDB", without("topologyVersion"), dsyncmongo.Options{}, []string{"compatible", "portable=true", "waiting=polling"}},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log bytes.Buffer
-				tc.opt.Session.Logger = slog.New(slog.NewTextHandler(&log, nil))
-				f := newFake(t)
-				if tc.hello != nil {
-					f.hello = tc.hello(f.hello)
+		inBubble(t, tc.name, func(t *testing.T) {
+			var log bytes.Buffer
+			tc.opt.Session.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			f := newFake(t)
+			if tc.hello != nil {
+				f.hello = tc.hello(f.hello)
+			}
+			f.storeOn(f.anyClient(), &tc.opt, nil)
+			for _, want := range tc.want {
+				if !strings.Contains(log.String(), want) {
+					t.Errorf("the log says %q, want %q in it", log.String(), want)
 				}
-				f.storeOn(f.anyClient(), &tc.opt, nil)
-				for _, want := range tc.want {
-					if !strings.Contains(log.String(), want) {
-						t.Errorf("the log says %q, want %q in it", log.String(), want)
-					}
-				}
-			})
+			}
 		})
 	}
 }

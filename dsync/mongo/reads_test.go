@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"net"
@@ -43,38 +44,36 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 		"not MongoDB": {without("topologyVersion"), ""},
 	}
 	for name, server := range servers {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				f.hello = server.hello(f.hello)
-				s := f.storeOn(f.anyClient(), nil, func(call) bson.D { return cursor(bson.D{e("now", time.Now()), e("found", bson.A{})}) })
-				for _, read := range []struct {
-					name string
-					key  bool
-					do   func() error
-				}{
-					{"Load", true, func() error { _, err := s.Load(t.Context(), "k", 1000); return err }},
-					{"Keys of a session", true, func() error {
-						_, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}, Session: "s"})
-						return err
-					}},
-					{"Keys", true, func() error { _, err := s.Keys(t.Context(), driver.KeyQuery{Limit: 10}); return err }},
-					{"Members", false, func() error { _, _, err := storecmd.Members(t.Context(), s); return err }},
-					{"Liveness", false, func() error { _, _, err := storecmd.Liveness(t.Context(), s, "s"); return err }},
-				} {
-					f.script(f.answer)
-					if err := read.do(); err != nil {
-						t.Errorf("%s: %v", read.name, err)
-					}
-					want := ""
-					if read.key {
-						want = server.want
-					}
-					if got, _ := f.took()[0].cmd.Lookup("readConcern", "level").StringValueOK(); got != want {
-						t.Errorf("%s has the read concern %q, want %q", read.name, got, want)
-					}
+		inBubble(t, name, func(t *testing.T) {
+			f := newFake(t)
+			f.hello = server.hello(f.hello)
+			s := f.storeOn(f.anyClient(), nil, func(call) bson.D { return cursor(bson.D{e("now", time.Now()), e("found", bson.A{})}) })
+			for _, read := range []struct {
+				name string
+				key  bool
+				do   func() error
+			}{
+				{"Load", true, func() error { _, err := s.Load(t.Context(), "k", 1000); return err }},
+				{"Keys of a session", true, func() error {
+					_, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}, Session: "s"})
+					return err
+				}},
+				{"Keys", true, func() error { _, err := s.Keys(t.Context(), driver.KeyQuery{Limit: 10}); return err }},
+				{"Members", false, func() error { _, _, err := storecmd.Members(t.Context(), s); return err }},
+				{"Liveness", false, func() error { _, _, err := storecmd.Liveness(t.Context(), s, "s"); return err }},
+			} {
+				f.script(f.answer)
+				if err := read.do(); err != nil {
+					t.Errorf("%s: %v", read.name, err)
 				}
-			})
+				want := ""
+				if read.key {
+					want = server.want
+				}
+				if got, _ := f.took()[0].cmd.Lookup("readConcern", "level").StringValueOK(); got != want {
+					t.Errorf("%s has the read concern %q, want %q", read.name, got, want)
+				}
+			}
 		})
 	}
 }
@@ -147,21 +146,19 @@ func TestMajorityWaitAlwaysEnds(t *testing.T) {
 			if !m.writes {
 				continue
 			}
-			t.Run(left.String()+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t)
-					s := f.store(nil, null)
-					ctx, cancel := context.WithTimeout(t.Context(), left)
-					defer cancel()
-					_ = m.call(ctx, s) // may return an error: there is no such record, or ctx has ended
-					calls := f.took()
-					if len(calls) == 0 {
-						t.Fatal("nothing was sent")
-					}
-					if ms, _ := calls[0].cmd.Lookup("writeConcern", "wtimeout").AsInt64OK(); ms != 1 {
-						t.Errorf("wtimeout is %d, want 1: %v", ms, calls[0].cmd)
-					}
-				})
+			inBubble(t, left.String()+"/"+m.name, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, null)
+				ctx, cancel := context.WithTimeout(t.Context(), left)
+				defer cancel()
+				_ = m.call(ctx, s) // may return an error: there is no such record, or ctx has ended
+				calls := f.took()
+				if len(calls) == 0 {
+					t.Fatal("nothing was sent")
+				}
+				if ms, _ := calls[0].cmd.Lookup("writeConcern", "wtimeout").AsInt64OK(); ms != 1 {
+					t.Errorf("wtimeout is %d, want 1: %v", ms, calls[0].cmd)
+				}
 			})
 		}
 	}
@@ -178,38 +175,34 @@ func (d dialer) DialContext(ctx context.Context, network, address string) (net.C
 func TestOpenComparesTheSpreadWithTheMargin(t *testing.T) {
 	const margin = 300 * time.Millisecond
 	for _, apart := range []time.Duration{0, margin - 50*time.Millisecond, margin + 50*time.Millisecond, -margin - 50*time.Millisecond, time.Hour} {
-		t.Run(apart.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				hosts := bson.A{"a:27017", "b:27017"}
-				a, b := newFake(t), newFake(t)
-				d := dialer{"a:27017": a, "b:27017": b}
-				for me, f := range d {
-					f.hello = bson.D{e("hosts", hosts), e("me", me), e("primary", "a:27017"), e("isWritablePrimary", f == a), e("secondary", f == b)}
-					f.hello = append(f.hello, without("isWritablePrimary")(without("ismaster")(without("hosts")(without("me")(without("primary")(newFake(t).hello)))))...)
-				}
-				a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
-				to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
-				t.Cleanup(func() { b.End(); b.Wait() }) // runs after the client has disconnected
-				client := a.clientOf(to)
-				var log bytes.Buffer
-				s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
-					ClockCheck: &clockcheck.Options{NoLimit: true, Servers: to},
-					Session:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if !strings.Contains(log.String(), "clock.servers=2") {
-					t.Errorf("the log does not have the measurements of both servers:\n%s", &log)
-				}
-				warned := strings.Contains(log.String(), "farther apart than the margin")
-				if want := apart.Abs() > margin; warned != want {
-					t.Errorf("warned %t, want %t:\n%s", warned, want, &log)
-				}
+		inBubble(t, apart.String(), func(t *testing.T) {
+			hosts := bson.A{"a:27017", "b:27017"}
+			a, b := newFake(t), newFake(t)
+			d := dialer{"a:27017": a, "b:27017": b}
+			for me, f := range d {
+				f.hello = bson.D{e("hosts", hosts), e("me", me), e("primary", "a:27017"), e("isWritablePrimary", f == a), e("secondary", f == b)}
+				f.hello = append(f.hello, without("isWritablePrimary")(without("ismaster")(without("hosts")(without("me")(without("primary")(newFake(t).hello)))))...)
+			}
+			a.clock, b.clock = time.Now, func() time.Time { return time.Now().Add(apart) }
+			to := options.Client().ApplyURI("mongodb://a:27017,b:27017/?replicaSet=rs").SetDialer(d).SetServerMonitoringMode("poll")
+			t.Cleanup(func() { b.End(); b.Wait() }) // runs after the client has disconnected
+			client := a.clientOf(to)
+			var log bytes.Buffer
+			s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{
+				ClockCheck: &clockcheck.Options{NoLimit: true, Servers: to},
+				Session:    dsync.Options{Margin: margin, Logger: slog.New(slog.NewTextHandler(&log, nil))},
 			})
+			noErr(t, err)
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if !strings.Contains(log.String(), "clock.servers=2") {
+				t.Errorf("the log does not have the measurements of both servers:\n%s", &log)
+			}
+			warned := strings.Contains(log.String(), "farther apart than the margin")
+			if want := apart.Abs() > margin; warned != want {
+				t.Errorf("warned %t, want %t:\n%s", warned, want, &log)
+			}
 		})
 	}
 }
@@ -258,6 +251,68 @@ func TestRecordName(t *testing.T) {
 		s := f.store(nil, func(call) bson.D { return cursor() })
 		if got, want := s.(driver.Namer).RecordName(`a "b"`), `app.leasehold {_id: "k/a \"b\""}`; got != want {
 			t.Errorf("the record is %s, want %s", got, want)
+		}
+	})
+}
+
+// A read-only store reads as usual. Methods that would write return an error and send nothing.
+func TestReadOnly(t *testing.T) {
+	for _, m := range methods {
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(&dsyncmongo.Options{ReadOnly: true}, null)
+			err := m.call(t.Context(), s)
+			if got := len(f.took()); m.writes != (got == 0) {
+				t.Errorf("%d commands were sent, want none if the method writes (%v), otherwise some", got, m.writes)
+			}
+			if m.writes && !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v, want ErrRefused", err)
+			}
+			for _, c := range f.took() {
+				if c.name != "aggregate" {
+					t.Errorf("%s was sent, want only aggregate", c.name)
+				}
+			}
+		})
+	}
+}
+
+// A read-only store sends no short commands either.
+func TestReadOnlySendsNoShortCommand(t *testing.T) {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindElection} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(&dsyncmongo.Options{ReadOnly: true}, func(call) bson.D { return ok(e("n", 1), e("nModified", 1)) })
+			c := mutexClaim(1)
+			c.Kind = kind
+			if found, _, err := storecmd.Release(t.Context(), s, c, driver.Release{}); found || !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("%s: Release: found %t, %v, want ErrRefused", kind, found, err)
+			}
+			if got := f.took(); len(got) != 0 {
+				t.Errorf("%s: sent %v, want nothing", kind, got)
+			}
+		})
+	}
+}
+
+// Opening a read-only session and trying a lock with it send no command but hello.
+func TestReadOnlySession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFake(t)
+		client := f.client()
+		f.script(null)
+		s, err := dsyncmongo.Open(t.Context(), client.Database("app"), &dsyncmongo.Options{ReadOnly: true})
+		noErr(t, err)
+		if _, err := s.Mutex("k").TryHold(t.Context()); !errors.Is(err, driver.ErrRefused) {
+			t.Errorf("TryHold: %v, want ErrRefused", err)
+		}
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for i, c := range f.took() {
+			if i > 0 || c.name != "hello" {
+				t.Errorf("command %d is %s, want none but hello", i, c.name)
+			}
 		}
 	})
 }

@@ -29,13 +29,11 @@ func TestExpireAnswers(t *testing.T) {
 		}, 0},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
-				if left, err := s.Expire(t.Context(), "s", false); left != tc.left || err != nil {
-					t.Errorf("Expire: got %v, %v, want %v, nil", left, err, tc.left)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			s := newFake(t).store(nil, func(call) bson.D { return ok(e("value", tc.record())) })
+			if left, err := s.Expire(t.Context(), "s", false); left != tc.left || err != nil {
+				t.Errorf("Expire: got %v, %v, want %v, nil", left, err, tc.left)
+			}
 		})
 	}
 }
@@ -64,41 +62,39 @@ func TestRegisterRefusesKnownIDs(t *testing.T) {
 		{"known, portable", true, []func(call) bson.D{none, exists, none}, driver.ErrSessionExists},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				if tc.portable {
-					f.hello = without("topologyVersion")(f.hello)
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			if tc.portable {
+				f.hello = without("topologyVersion")(f.hello)
+			}
+			s := f.store(nil, func(c call) bson.D {
+				n := len(f.took())
+				if n > len(tc.answers) {
+					t.Fatalf("command %d was sent: %v", n, c.cmd)
 				}
-				s := f.store(nil, func(c call) bson.D {
-					n := len(f.took())
-					if n > len(tc.answers) {
-						t.Fatalf("command %d was sent: %v", n, c.cmd)
-					}
-					return tc.answers[n-1](c)
-				})
-				if _, err := s.Register(t.Context(), driver.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.want) {
-					t.Errorf("got %v, want %v", err, tc.want)
-				}
-				if n := len(f.took()); n != len(tc.answers) {
-					t.Errorf("%d commands were sent, want %d", n, len(tc.answers))
-				}
-				for _, c := range f.took() {
-					if c.name == "insert" {
-						if doc := c.cmd.Lookup("documents", "0").Document(); len(must(doc.Elements())) != 2 {
-							t.Errorf("created %v, want only an _id and a time", doc)
-						}
-						continue
-					}
-					query := c.cmd.Lookup("query").Document()
-					id, _ := query.Lookup("_id").StringValueOK()
-					hasTTL, isTTL := query.Lookup("ttl", "$exists").BooleanOK()
-					dead, isDead := query.Lookup("dead", "$ne").BooleanOK()
-					if id != "s/s" || !isTTL || hasTTL || !isDead || !dead {
-						t.Errorf("the query is %v, want it to match only a record without ttl that has not expired", query)
-					}
-				}
+				return tc.answers[n-1](c)
 			})
+			if _, err := s.Register(t.Context(), driver.Member{ID: "s", TTL: attempt}); !errors.Is(err, tc.want) {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			if n := len(f.took()); n != len(tc.answers) {
+				t.Errorf("%d commands were sent, want %d", n, len(tc.answers))
+			}
+			for _, c := range f.took() {
+				if c.name == "insert" {
+					if doc := c.cmd.Lookup("documents", "0").Document(); len(must(doc.Elements())) != 2 {
+						t.Errorf("created %v, want only an _id and a time", doc)
+					}
+					continue
+				}
+				query := c.cmd.Lookup("query").Document()
+				id, _ := query.Lookup("_id").StringValueOK()
+				hasTTL, isTTL := query.Lookup("ttl", "$exists").BooleanOK()
+				dead, isDead := query.Lookup("dead", "$ne").BooleanOK()
+				if id != "s/s" || !isTTL || hasTTL || !isDead || !dead {
+					t.Errorf("the query is %v, want it to match only a record without ttl that has not expired", query)
+				}
+			}
 		})
 	}
 }
@@ -122,9 +118,7 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 		if _, err := s.Revoke(t.Context(), "s", driver.Revocation{Key: "k", Claim: "s.1"}); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Observe(t.Context(), "s", 1, []string{"k"}); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, s.Observe(t.Context(), "s", 1, []string{"k"}))
 		for i, query := range [][]string{{"query"}, {"query"}, {"updates", "0", "q"}} {
 			c := f.took()[i]
 			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {

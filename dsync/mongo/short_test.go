@@ -146,16 +146,14 @@ func TestNewKeyTakesShortCommands(t *testing.T) {
 		"made, and not free any more":  {ok(e("n", 1), e("nModified", 0)), "short acquire, acquire, short release"},
 		"another process used it last": {ok(e("n", 1), e("nModified", 1)), "short acquire, short release"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				q.instead["short acquire"] = tc.reply
-				q.turn(mutexClaim(1))
-				if upsert, _ := q.f.took()[0].cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
-					t.Error("the short acquire does not create a record")
-				}
-				q.want(name, tc.want)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			q.instead["short acquire"] = tc.reply
+			q.turn(mutexClaim(1))
+			if upsert, _ := q.f.took()[0].cmd.Lookup("updates", "0", "upsert").BooleanOK(); !upsert {
+				t.Error("the short acquire does not create a record")
+			}
+			q.want(name, tc.want)
 		})
 	}
 }
@@ -168,17 +166,15 @@ func TestNewKeyWithoutAnswer(t *testing.T) {
 		"not made": unwritten(241, unknown),
 		"raced":    unwritten(11000, unknown),
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				q.instead["short acquire"] = reply
-				if err := q.acquire(mutexClaim(1)); err == nil || errors.Is(err, driver.ErrRefused) {
-					t.Errorf("got %v, want an error that leaves open whether the command was applied", err)
-				}
-				q.want(name, "short acquire")
-				q.turn(mutexClaim(2))
-				q.want("the next turn", "acquire, short release")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			q.instead["short acquire"] = reply
+			if err := q.acquire(mutexClaim(1)); err == nil || errors.Is(err, driver.ErrRefused) {
+				t.Errorf("got %v, want an error that leaves open whether the command was applied", err)
+			}
+			q.want(name, "short acquire")
+			q.turn(mutexClaim(2))
+			q.want("the next turn", "acquire, short release")
 		})
 	}
 }
@@ -199,20 +195,18 @@ func TestUnknownKeyIsAcquired(t *testing.T) {
 		"on FerretDB":           {func(*driver.Acquire) {}, true, "acquire"},
 		"repeated, on FerretDB": {repeated, true, "acquire"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				hello := func(d bson.D) bson.D { return d }
-				if tc.portable {
-					hello = without("topologyVersion")
-				}
-				q := newShortServerOn(t, hello)
-				j := driver.Acquire{Claim: mutexClaim(1)}
-				tc.change(&j)
-				if err := q.join(j); err != nil {
-					t.Error(err)
-				}
-				q.want(name, tc.want)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			hello := func(d bson.D) bson.D { return d }
+			if tc.portable {
+				hello = without("topologyVersion")
+			}
+			q := newShortServerOn(t, hello)
+			j := driver.Acquire{Claim: mutexClaim(1)}
+			tc.change(&j)
+			if err := q.join(j); err != nil {
+				t.Error(err)
+			}
+			q.want(name, tc.want)
 		})
 	}
 }
@@ -237,30 +231,26 @@ func TestKnownKeyIsNotMadeOnOtherServers(t *testing.T) {
 // On servers other than MongoDB, no short command has a stage that FerretDB computes differently.
 func TestShortCommandsElsewhere(t *testing.T) {
 	for name, elsewhere := range map[string]bool{"MongoDB": false, "another": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				if elsewhere {
-					q = newShortServerOn(t, without("topologyVersion"))
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			if elsewhere {
+				q = newShortServerOn(t, without("topologyVersion"))
+			}
+			q.turn(mutexClaim(1))
+			noErr(t, q.acquire(mutexClaim(2)))
+			c := mutexClaim(2)
+			c.NoneWaiting = false
+			q.release(c)
+			calls := q.f.took()
+			for i, want := range []string{"short acquire", "short hand-over"} {
+				c := calls[len(calls)-2+i]
+				if shortOf(c) != want {
+					t.Errorf("sent %v, want a %s", c.cmd, want)
 				}
-				q.turn(mutexClaim(1))
-				if err := q.acquire(mutexClaim(2)); err != nil {
-					t.Fatal(err)
+				if strings.Contains(c.cmd.String(), "$replaceWith") == elsewhere {
+					t.Errorf("sent %v, want $replaceWith in it only on MongoDB", c.cmd)
 				}
-				c := mutexClaim(2)
-				c.NoneWaiting = false
-				q.release(c)
-				calls := q.f.took()
-				for i, want := range []string{"short acquire", "short hand-over"} {
-					c := calls[len(calls)-2+i]
-					if shortOf(c) != want {
-						t.Errorf("sent %v, want a %s", c.cmd, want)
-					}
-					if strings.Contains(c.cmd.String(), "$replaceWith") == elsewhere {
-						t.Errorf("sent %v, want $replaceWith in it only on MongoDB", c.cmd)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -315,16 +305,14 @@ func TestContendedKeyIsKnownFromAnyCommand(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				do(q)
-				q.sent()
-				if err := q.acquire(mutexClaim(2)); err != nil {
-					t.Error(err)
-				}
-				q.want("after "+name, "acquire")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			do(q)
+			q.sent()
+			if err := q.acquire(mutexClaim(2)); err != nil {
+				t.Error(err)
+			}
+			q.want("after "+name, "acquire")
 		})
 	}
 }
@@ -344,9 +332,7 @@ func TestShortAcquireExpiresSoon(t *testing.T) {
 			}
 			sent := q.f.took()[i]
 			var conditions []bson.Raw
-			if err := sent.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$cond", "0", "$and").Unmarshal(&conditions); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, sent.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$cond", "0", "$and").Unmarshal(&conditions))
 			until := conditions[len(conditions)-1].Lookup("$lte", "1").Time()
 			since, _ := sent.shortGrant("at").TimeOK()
 			if got := until.Sub(since); got != tc.want {
@@ -439,25 +425,21 @@ func TestReleaseBehindWaiters(t *testing.T) {
 		"without token":        {func(c *driver.Claim) { c.NoneWaiting, c.Token = false, 0 }, "release"},
 		"without token, alone": {func(c *driver.Claim) { c.Token = 0 }, "release alone"},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				c := mutexClaim(1)
-				tc.change(&c)
-				q.release(c)
-				q.want(name, tc.want)
-			})
-		})
-	}
-	t.Run("part, alone no more", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
+		inBubble(t, name, func(t *testing.T) {
 			q := newShortServer(t)
 			c := mutexClaim(1)
-			c.Limit = 2
-			q.instead["release alone"] = ok(e("n", 0))
+			tc.change(&c)
 			q.release(c)
-			q.want("part", "release alone, release")
+			q.want(name, tc.want)
 		})
+	}
+	inBubble(t, "part, alone no more", func(t *testing.T) {
+		q := newShortServer(t)
+		c := mutexClaim(1)
+		c.Limit = 2
+		q.instead["release alone"] = ok(e("n", 0))
+		q.release(c)
+		q.want("part", "release alone, release")
 	})
 }
 
@@ -483,9 +465,7 @@ func TestHandOverBeforeAFew(t *testing.T) {
 		behind := func(waiting int) {
 			t.Helper()
 			q.waiting = waiting
-			if err := q.acquire(c); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, q.acquire(c))
 			q.sent()
 		}
 		waiter := func(id string) bson.D { return bson.D{e("a", id+".1"), e("s", id), e("w", 1), e("p", 5)} }
@@ -551,9 +531,7 @@ func TestShortGrantTokens(t *testing.T) {
 				Token int64     `bson:"t"`
 				At    time.Time `bson:"at"`
 			}
-			if err := sent.Unmarshal(&to); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, sent.Unmarshal(&to))
 			if h := st.Holders[0]; to.Token != st.Token || to.Token != h.Token || !to.At.Equal(h.Since) || !to.At.Equal(st.Now) {
 				t.Errorf("sent %+v, but returned %+v", to, st)
 			}
@@ -641,37 +619,31 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 		"part":     func(c *driver.Claim) { c.Limit = 2 },
 	}
 	for name, change := range claims {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				q.turn(mutexClaim(1))
-				q.sent()
-				c := mutexClaim(2)
-				change(&c)
-				q.turn(c)
-				want := "acquire, release alone"
-				if c.Kind == driver.KindElection {
-					want = "acquire, short release" // only its grant needs a term
-				}
-				q.want(name, want)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			q.turn(mutexClaim(1))
+			q.sent()
+			c := mutexClaim(2)
+			change(&c)
+			q.turn(c)
+			want := "acquire, release alone"
+			if c.Kind == driver.KindElection {
+				want = "acquire, short release" // only its grant needs a term
+			}
+			q.want(name, want)
 		})
 	}
 	outcomes := map[string]driver.Release{"keep": {Keep: time.Minute}, "seal": {Seal: 1}}
 	for name, o := range outcomes {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				q := newShortServer(t)
-				if err := q.acquire(mutexClaim(1)); err != nil {
-					t.Fatal(err)
-				}
-				if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), o); err != nil {
-					t.Fatal(err)
-				}
-				q.want(name, "short acquire, release")
-				q.turn(mutexClaim(2))
-				q.want("after "+name, "acquire, short release")
-			})
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			noErr(t, q.acquire(mutexClaim(1)))
+			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), o); err != nil {
+				t.Fatal(err)
+			}
+			q.want(name, "short acquire, release")
+			q.turn(mutexClaim(2))
+			q.want("after "+name, "acquire, short release")
 		})
 	}
 }
@@ -691,43 +663,35 @@ func TestLastUsedKeysAreBounded(t *testing.T) {
 			t.Errorf("%d keys of %d were remembered, want some, and at most 4096", remembered, n)
 		}
 	}
-	t.Run("used last", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			q := newShortServer(t)
-			for i := range n {
-				q.turn(key(i))
+	inBubble(t, "used last", func(t *testing.T) {
+		q := newShortServer(t)
+		for i := range n {
+			q.turn(key(i))
+		}
+		q.instead["acquire"] = ok(e("value", bson.D{e("at", time.UnixMilli(0))})) // the server's clock is behind the tokens
+		if _, err := q.s.Heartbeat(t.Context(), "s", nil); err != nil {
+			t.Error(err)
+		}
+		remembered := 0
+		for i := range n {
+			st, _, err := storecmd.Acquire(t.Context(), q.s, key(i), true, nil, time.Now().Add(time.Second))
+			noErr(t, err)
+			if st.Token > time.Hour.Milliseconds()*1024 {
+				remembered++
 			}
-			q.instead["acquire"] = ok(e("value", bson.D{e("at", time.UnixMilli(0))})) // the server's clock is behind the tokens
-			if _, err := q.s.Heartbeat(t.Context(), "s", nil); err != nil {
-				t.Error(err)
-			}
-			remembered := 0
-			for i := range n {
-				st, _, err := storecmd.Acquire(t.Context(), q.s, key(i), true, nil, time.Now().Add(time.Second))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if st.Token > time.Hour.Milliseconds()*1024 {
-					remembered++
-				}
-			}
-			check(t, remembered)
-		})
+		}
+		check(t, remembered)
 	})
-	t.Run("contended", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			q := newShortServer(t)
-			q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
-			q.waiting = 1
-			for range 2 {
-				q.sent()
-				for i := range n {
-					if err := q.acquire(key(i)); err != nil {
-						t.Fatal(err)
-					}
-				}
+	inBubble(t, "contended", func(t *testing.T) {
+		q := newShortServer(t)
+		q.instead["short acquire"] = ok(e("n", 1), e("nModified", 0))
+		q.waiting = 1
+		for range 2 {
+			q.sent()
+			for i := range n {
+				noErr(t, q.acquire(key(i)))
 			}
-			check(t, n-strings.Count(q.sent(), "short acquire"))
-		})
+		}
+		check(t, n-strings.Count(q.sent(), "short acquire"))
 	})
 }

@@ -102,9 +102,7 @@ func connected(t *testing.T, opt dsync.Options, more ...*options.ClientOptions) 
 		options.Client().ApplyURI("mongodb://fake:27017/?replicaSet=rs").SetDialer(w),
 	}, more...)...)
 	s, err := dsyncmongo.Connect(t.Context(), client, "app", &dsyncmongo.Options{PollOnly: true, Session: opt})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -163,18 +161,16 @@ func TestSilenceCostsNoLock(t *testing.T) {
 		for i := range 5 {
 			before := ttl / 3 * time.Duration(i) / 5
 			for _, silent := range []time.Duration{ttl / 15, ttl / 6, ttl / 3, ttl * 2 / 5} {
-				t.Run(fmt.Sprint("TTL ", ttl, ", silent for ", silent, " after ", before), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						s, w := connected(t, dsync.Options{TTL: ttl})
-						lost, took := silence(s, w, before, silent)
-						limit := ttl * 11 / 20 // a command may try up to three dead connections
-						if silent >= ttl/3 {
-							limit = ttl / 8 // the monitor has noticed the silence, and no dead connection is left
-						}
-						if lost || took > limit {
-							t.Errorf("the lock was lost: %t, and another one took %v; want false, and at most %v", lost, took, limit)
-						}
-					})
+				inBubble(t, fmt.Sprint("TTL ", ttl, ", silent for ", silent, " after ", before), func(t *testing.T) {
+					s, w := connected(t, dsync.Options{TTL: ttl})
+					lost, took := silence(s, w, before, silent)
+					limit := ttl * 11 / 20 // a command may try up to three dead connections
+					if silent >= ttl/3 {
+						limit = ttl / 8 // the monitor has noticed the silence, and no dead connection is left
+					}
+					if lost || took > limit {
+						t.Errorf("the lock was lost: %t, and another one took %v; want false, and at most %v", lost, took, limit)
+					}
 				})
 			}
 		}
@@ -185,13 +181,11 @@ func TestSilenceCostsNoLock(t *testing.T) {
 // and the time to open a connection.
 func TestSilenceEndsForAll(t *testing.T) {
 	for _, silent := range []time.Duration{15 * time.Second, 25 * time.Second, 40 * time.Second, 10 * time.Minute} {
-		t.Run(fmt.Sprint(silent), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s, w := connected(t, dsync.Options{})
-				if _, took := silence(s, w, time.Second, silent); took > s.Options().TTL/8 {
-					t.Errorf("after the silence, a lock took %v, want at most %v", took, s.Options().TTL/8)
-				}
-			})
+		inBubble(t, fmt.Sprint(silent), func(t *testing.T) {
+			s, w := connected(t, dsync.Options{})
+			if _, took := silence(s, w, time.Second, silent); took > s.Options().TTL/8 {
+				t.Errorf("after the silence, a lock took %v, want at most %v", took, s.Options().TTL/8)
+			}
 		})
 	}
 }
@@ -211,29 +205,25 @@ func TestConnectTakesTheCallersTimeouts(t *testing.T) {
 // heartbeat needs it.
 func TestConnectKeepsTheHeartbeatsConnection(t *testing.T) {
 	for _, interval := range []time.Duration{0, 20 * time.Second} {
-		t.Run(fmt.Sprint(interval), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Session: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
-				if err != nil {
-					t.Fatal(err)
-				}
-				f.script(granting)
-				mu := s.Mutex("k")
-				mu.Lock()
-				time.Sleep(time.Minute)
-				before, _ := f.Connections()
-				time.Sleep(10 * time.Minute)
-				if after, _ := f.Connections(); after != before {
-					t.Errorf("%d connections were made for the heartbeats of 10 minutes, want none", after-before)
-				}
-				mu.Unlock()
-				if err := s.Close(t.Context()); err != nil {
-					t.Error(err)
-				}
-				f.End()
-				f.Wait()
-			})
+		inBubble(t, fmt.Sprint(interval), func(t *testing.T) {
+			f := newFake(t)
+			s, err := dsyncmongo.Connect(t.Context(), f.ClientOptions(), "app", &dsyncmongo.Options{PollOnly: true, Session: dsync.Options{HeartbeatInterval: interval, TTL: 40 * time.Second}})
+			noErr(t, err)
+			f.script(granting)
+			mu := s.Mutex("k")
+			mu.Lock()
+			time.Sleep(time.Minute)
+			before, _ := f.Connections()
+			time.Sleep(10 * time.Minute)
+			if after, _ := f.Connections(); after != before {
+				t.Errorf("%d connections were made for the heartbeats of 10 minutes, want none", after-before)
+			}
+			mu.Unlock()
+			if err := s.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+			f.End()
+			f.Wait()
 		})
 	}
 }

@@ -137,30 +137,28 @@ func null(call) bson.D { return ok(e("value", nil), e("n", 0)) }
 
 func TestStoreOneCommand(t *testing.T) {
 	for _, m := range methods {
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s := f.store(nil, func(c call) bson.D {
-					if m.writes && c.name != "update" {
-						return ok(e("value", bson.D{
-							e("at", time.Now()), e("ttl", 1000), e("now", time.Now()), e("y", evil), e("c", 1),
-						}))
-					}
-					return ok(e("n", 1), e("cursor", bson.D{
-						e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{e("now", time.Now())}}),
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(nil, func(c call) bson.D {
+				if m.writes && c.name != "update" {
+					return ok(e("value", bson.D{
+						e("at", time.Now()), e("ttl", 1000), e("now", time.Now()), e("y", evil), e("c", 1),
 					}))
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), attempt)
-				defer cancel()
-				if err := m.call(ctx, s); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-					t.Error(err)
 				}
-				got := f.took()
-				if len(got) != 1 {
-					t.Fatalf("%d commands were sent, want 1: %v", len(got), got)
-				}
-				checkCommand(t, got[0], m.writes)
+				return ok(e("n", 1), e("cursor", bson.D{
+					e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{e("now", time.Now())}}),
+				}))
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), attempt)
+			defer cancel()
+			if err := m.call(ctx, s); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+				t.Error(err)
+			}
+			got := f.took()
+			if len(got) != 1 {
+				t.Fatalf("%d commands were sent, want 1: %v", len(got), got)
+			}
+			checkCommand(t, got[0], m.writes)
 		})
 	}
 }
@@ -174,36 +172,34 @@ func TestOrdinaryCommandsOnOneCollection(t *testing.T) {
 		if opt != nil {
 			want, other = other, want
 		}
-		t.Run(want, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				s := f.store(opt, nil)
-				check := func(name string, answer func(call) bson.D, do func()) {
-					t.Helper()
-					f.script(answer)
-					do()
-					got := f.took()
-					if len(got) == 0 {
-						t.Errorf("%s sent no command", name)
+		inBubble(t, want, func(t *testing.T) {
+			f := newFake(t)
+			s := f.store(opt, nil)
+			check := func(name string, answer func(call) bson.D, do func()) {
+				t.Helper()
+				f.script(answer)
+				do()
+				got := f.took()
+				if len(got) == 0 {
+					t.Errorf("%s sent no command", name)
+				}
+				for _, c := range got {
+					if on, _ := c.cmd.Lookup(c.name).StringValueOK(); !slices.Contains(ordinary, c.name) || on != want {
+						t.Errorf("%s: %s of %q, want one of %v of %q", name, c.name, on, ordinary, want)
 					}
-					for _, c := range got {
-						if on, _ := c.cmd.Lookup(c.name).StringValueOK(); !slices.Contains(ordinary, c.name) || on != want {
-							t.Errorf("%s: %s of %q, want one of %v of %q", name, c.name, on, ordinary, want)
-						}
-						if strings.Contains(c.cmd.String(), `"`+other+`"`) {
-							t.Errorf("%s names the collection %q: %v", name, other, c.cmd)
-						}
+					if strings.Contains(c.cmd.String(), `"`+other+`"`) {
+						t.Errorf("%s names the collection %q: %v", name, other, c.cmd)
 					}
 				}
-				for _, m := range methods {
-					check(m.name, null, func() { m.call(t.Context(), s) }) // may return an error: there is no such record
-				}
-				found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
-					e("now", time.Now()), e("end", "k/z"), e("size", 1),
-				}})}
-				check("Sweep that deletes", func(call) bson.D { return ok(e("n", 1), e("cursor", found)) }, func() {
-					s.Sweep(t.Context(), evil, driver.SweepState{}, attempt)
-				})
+			}
+			for _, m := range methods {
+				check(m.name, null, func() { m.call(t.Context(), s) }) // may return an error: there is no such record
+			}
+			found := bson.D{e("id", int64(0)), e("ns", "app."+want), e("firstBatch", bson.A{bson.D{
+				e("now", time.Now()), e("end", "k/z"), e("size", 1),
+			}})}
+			check("Sweep that deletes", func(call) bson.D { return ok(e("n", 1), e("cursor", found)) }, func() {
+				s.Sweep(t.Context(), evil, driver.SweepState{}, attempt)
 			})
 		})
 	}
@@ -246,9 +242,7 @@ func checkQuoted(t *testing.T, v bson.RawValue, callers string) {
 		}
 	case bson.TypeEmbeddedDocument, bson.TypeArray:
 		elements, err := bson.Raw(v.Value).Elements()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		for _, el := range elements {
 			if el.Key() == callers {
 				t.Errorf("the text %q is the name of a field", callers)
@@ -339,27 +333,25 @@ func TestStoreUnknownOutcome(t *testing.T) {
 			if !m.writes {
 				continue
 			}
-			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t)
-					s := f.store(nil, tc.answer)
-					err := m.call(t.Context(), s)
-					if err == nil {
-						t.Fatal("no error")
+			inBubble(t, tc.name+"/"+m.name, func(t *testing.T) {
+				f := newFake(t)
+				s := f.store(nil, tc.answer)
+				err := m.call(t.Context(), s)
+				if err == nil {
+					t.Fatal("no error")
+				}
+				for _, answer := range []error{driver.ErrRefused, driver.ErrSessionExpired, driver.ErrNotHeld, driver.ErrMismatch} {
+					if errors.Is(err, answer) {
+						t.Errorf("the error is a definite answer: %v", err)
 					}
-					for _, answer := range []error{driver.ErrRefused, driver.ErrSessionExpired, driver.ErrNotHeld, driver.ErrMismatch} {
-						if errors.Is(err, answer) {
-							t.Errorf("the error is a definite answer: %v", err)
-						}
-					}
-					want := 1
-					if tc.name == "overloaded" {
-						want = 3 // the driver repeats it twice by itself
-					}
-					if n := len(f.took()); n != want {
-						t.Errorf("%d commands were sent, want %d", n, want)
-					}
-				})
+				}
+				want := 1
+				if tc.name == "overloaded" {
+					want = 3 // the driver repeats it twice by itself
+				}
+				if n := len(f.took()); n != want {
+					t.Errorf("%d commands were sent, want %d", n, want)
+				}
 			})
 		}
 	}
@@ -372,18 +364,16 @@ func TestStoreRefused(t *testing.T) {
 	}
 	for code, name := range codes {
 		for _, m := range methods {
-			t.Run(name+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					s := newFake(t).store(nil, func(c call) bson.D {
-						if c.name == "update" {
-							return ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", code), e("errmsg", name)}}))
-						}
-						return refusal(code, name)
-					})
-					if err := m.call(t.Context(), s); !errors.Is(err, driver.ErrRefused) {
-						t.Errorf("got %v, want ErrRefused", err)
+			inBubble(t, name+"/"+m.name, func(t *testing.T) {
+				s := newFake(t).store(nil, func(c call) bson.D {
+					if c.name == "update" {
+						return ok(e("n", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", code), e("errmsg", name)}}))
 					}
+					return refusal(code, name)
 				})
+				if err := m.call(t.Context(), s); !errors.Is(err, driver.ErrRefused) {
+					t.Errorf("got %v, want ErrRefused", err)
+				}
 			})
 		}
 	}
@@ -413,30 +403,28 @@ func TestStoreDuplicateKey(t *testing.T) {
 		if m.name != "Expire" && m.name != "Unregister" && m.name != "AcquireTry" {
 			continue
 		}
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				races := 1
-				s := f.store(nil, func(call) bson.D {
-					if races--; races >= 0 {
-						return refusal(11000, "DuplicateKey")
-					}
-					return ok(e("value", bson.D{e("dead", m.name == "Expire"), e("at", time.Now())}))
-				})
-				if err := m.call(t.Context(), s); err != nil {
-					t.Errorf("after one race: %v", err)
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			races := 1
+			s := f.store(nil, func(call) bson.D {
+				if races--; races >= 0 {
+					return refusal(11000, "DuplicateKey")
 				}
-				if n := len(f.took()); n != 2 {
-					t.Errorf("%d commands were sent, want 2", n)
-				}
-				races = 2
-				if err := m.call(t.Context(), s); !mongo.IsDuplicateKeyError(err) || errors.Is(err, driver.ErrRefused) {
-					t.Errorf("after two races: got %v, want the driver's error", err)
-				}
-				if n := len(f.took()); n != 4 {
-					t.Errorf("%d commands were sent, want 4", n)
-				}
+				return ok(e("value", bson.D{e("dead", m.name == "Expire"), e("at", time.Now())}))
 			})
+			if err := m.call(t.Context(), s); err != nil {
+				t.Errorf("after one race: %v", err)
+			}
+			if n := len(f.took()); n != 2 {
+				t.Errorf("%d commands were sent, want 2", n)
+			}
+			races = 2
+			if err := m.call(t.Context(), s); !mongo.IsDuplicateKeyError(err) || errors.Is(err, driver.ErrRefused) {
+				t.Errorf("after two races: got %v, want the driver's error", err)
+			}
+			if n := len(f.took()); n != 4 {
+				t.Errorf("%d commands were sent, want 4", n)
+			}
 		})
 	}
 }

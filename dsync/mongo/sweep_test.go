@@ -1,7 +1,10 @@
 package mongo_test
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -83,42 +86,38 @@ func TestSweepCommands(t *testing.T) {
 		{"an earlier turn at the same place", driver.SweepState{Turn: 6, After: "k/m"}, record(7, "k/m", 2_000), slice, "k/z", nil, nil},
 		{"a record that is gone", driver.SweepState{Turn: 7, After: "k/m"}, nil, slice, "k/z", nil, nil},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				answered := append(record(8, "k/z", 1), e("deleted", 3))
-				s := f.store(nil, swept(now, tc.record, tc.size, tc.end, 5, answered))
-				st, err := s.Sweep(t.Context(), "$me", tc.last, retention)
-				if err != nil {
-					t.Fatal(err)
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			answered := append(record(8, "k/z", 1), e("deleted", 3))
+			s := f.store(nil, swept(now, tc.record, tc.size, tc.end, 5, answered))
+			st, err := s.Sweep(t.Context(), "$me", tc.last, retention)
+			noErr(t, err)
+			want := driver.SweepState{Turn: 8, By: "b", At: now, Now: now, After: "k/z", Seen: slice, Deleted: 3, Round: 1, LastRound: 9_000}
+			if tc.becomes == nil {
+				want = driver.SweepState{Now: now}
+				if tc.record != nil {
+					want = driver.SweepState{Turn: 7, By: "b", At: now, Now: now, After: tc.record[3].Value.(string), Seen: slice, Round: 2_000, LastRound: 9_000}
 				}
-				want := driver.SweepState{Turn: 8, By: "b", At: now, Now: now, After: "k/z", Seen: slice, Deleted: 3, Round: 1, LastRound: 9_000}
-				if tc.becomes == nil {
-					want = driver.SweepState{Now: now}
-					if tc.record != nil {
-						want = driver.SweepState{Turn: 7, By: "b", At: now, Now: now, After: tc.record[3].Value.(string), Seen: slice, Round: 2_000, LastRound: 9_000}
-					}
-				}
-				if st.At, st.Now = st.At.UTC(), st.Now.UTC(); st != want {
-					t.Errorf("got %+v, want %+v", st, want)
-				}
-				calls := f.took()
-				if first := calls[0].cmd.Lookup("pipeline", "0", "$match", "_id", "$gt").StringValue(); first != tc.last.After {
-					t.Errorf("the slice that was read begins after %q, want %q", first, tc.last.After)
-				}
+			}
+			if st.At, st.Now = st.At.UTC(), st.Now.UTC(); st != want {
+				t.Errorf("got %+v, want %+v", st, want)
+			}
+			calls := f.took()
+			if first := calls[0].cmd.Lookup("pipeline", "0", "$match", "_id", "$gt").StringValue(); first != tc.last.After {
+				t.Errorf("the slice that was read begins after %q, want %q", first, tc.last.After)
+			}
+			calls = calls[1:]
+			if len(tc.deletes) > 0 {
+				checkDeletes(t, calls[0], tc.deletes, now.Add(-retention))
 				calls = calls[1:]
-				if len(tc.deletes) > 0 {
-					checkDeletes(t, calls[0], tc.deletes, now.Add(-retention))
-					calls = calls[1:]
-				}
-				if tc.becomes != nil {
-					checkAdvance(t, calls[0], tc.last.Turn, tc.becomes)
-					calls = calls[1:]
-				}
-				if len(calls) > 0 {
-					t.Errorf("after that, Sweep sent %v, want nothing", calls)
-				}
-			})
+			}
+			if tc.becomes != nil {
+				checkAdvance(t, calls[0], tc.last.Turn, tc.becomes)
+				calls = calls[1:]
+			}
+			if len(calls) > 0 {
+				t.Errorf("after that, Sweep sent %v, want nothing", calls)
+			}
 		})
 	}
 }
@@ -176,9 +175,7 @@ func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 	set := c.cmd.Lookup("update", "0", "$set").Document()
 	want := mustMarshal(t, becomes)
 	fields, err := set.Elements()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	for _, field := range fields {
 		cond := field.Value().Document().Lookup("$cond").Array()
 		if at := bson.Raw(cond).Lookup("0", "$eq", "1").Int64(); at != turn {
@@ -211,8 +208,96 @@ func checkAdvance(t *testing.T, c call, turn int64, becomes bson.D) {
 func mustMarshal(t *testing.T, d bson.D) bson.Raw {
 	t.Helper()
 	raw, err := bson.Marshal(d)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return raw
+}
+
+// B40: the server may refuse the command that finds a claim, or the claim's release. Discard still removes the other
+// claims, and returns an error.
+func TestDiscardGoesOnBehindARefusedClaim(t *testing.T) {
+	for _, refuses := range []string{"update", "findAndModify"} {
+		inBubble(t, refuses, func(t *testing.T) {
+			keys := []string{"a", "b", "c"}
+			var released []string
+			s := newFake(t).store(nil, func(c call) bson.D {
+				switch c.name {
+				case "update":
+					reply := ok(e("n", 2), e("nModified", 0))
+					if refuses == "update" {
+						reply = append(reply, e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 10334), e("errmsg", "as the test says")}}))
+					}
+					return reply
+				case "aggregate":
+					var found bson.A
+					for _, key := range keys {
+						found = append(found, bson.D{e("_id", "k/"+key), e("h", bson.A{bson.D{e("a", "s."+key), e("s", "s"), e("w", 1), e("t", int64(1024))}})})
+					}
+					return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", found)}))
+				case "findAndModify":
+					id := c.cmd.Lookup("query", "_id").StringValue()
+					if id == "k/a" && refuses == "findAndModify" {
+						return refusal(13, "Unauthorized")
+					}
+					released = append(released, id)
+					return ok(e("value", bson.D{e("now", time.Now()), e("h", bson.A{})}))
+				}
+				return ok()
+			})
+			var claims []driver.Claim
+			for _, key := range keys {
+				claims = append(claims, driver.Claim{Key: key, ID: "s." + key, Session: "s"})
+			}
+			_, err := s.Discard(t.Context(), claims)
+			if err == nil || refuses == "findAndModify" && !errors.Is(err, driver.ErrRefused) {
+				t.Errorf("Discard: %v, want the error of the claim that was refused", err)
+			}
+			for _, id := range []string{"k/b", "k/c"} {
+				if !slices.Contains(released, id) {
+					t.Errorf("released %q, want %s, too", released, id)
+				}
+			}
+		})
+	}
+}
+
+// B40: if its ctx ends before it has removed all claims, Discard returns an error.
+func TestDiscardOutOfTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := outOfTime{Context: context.Background()}
+		released := 0
+		s := newFake(t).store(nil, func(c call) bson.D {
+			switch c.name {
+			case "update":
+				return ok(e("n", 2), e("nModified", 0))
+			case "aggregate":
+				var found bson.A
+				for _, key := range []string{"a", "b"} {
+					found = append(found, bson.D{e("_id", "k/"+key), e("h", bson.A{bson.D{e("a", "s."+key), e("s", "s"), e("w", 1), e("t", int64(1024))}})})
+				}
+				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", found)}))
+			case "findAndModify":
+				released++
+				ctx.over.Store(true)
+				return ok(e("value", bson.D{e("now", time.Now()), e("h", bson.A{})}))
+			}
+			return ok()
+		})
+		claims := []driver.Claim{{Key: "a", ID: "s.a", Session: "s"}, {Key: "b", ID: "s.b", Session: "s"}}
+		if _, err := s.Discard(&ctx, claims); !errors.Is(err, context.DeadlineExceeded) || released != 1 {
+			t.Errorf("Discard: %v, after %d of 2 claims; want context.DeadlineExceeded after 1", err, released)
+		}
+	})
+}
+
+// outOfTime is a context that can end without closing its Done channel, as if it ended just after a reply.
+type outOfTime struct {
+	context.Context
+	over atomic.Bool
+}
+
+func (c *outOfTime) Err() error {
+	if c.over.Load() {
+		return context.DeadlineExceeded
+	}
+	return nil
 }

@@ -32,9 +32,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 		},
 		"lease": func(t *testing.T, s *dsync.Session) hold {
 			l, err := s.Mutex("k").Lease(background, ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			return of(l)
 		},
 		"reader": func(t *testing.T, s *dsync.Session) hold {
@@ -45,9 +43,7 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 		},
 		"election": func(t *testing.T, s *dsync.Session) hold {
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			ctx, _ := h.Context(background, nil)
 			return hold{h.Lost, h.Token, h.Release, ctx.Err}
 		},
@@ -60,19 +56,17 @@ func TestFirstCheckAfterFreezeSaysLost(t *testing.T) {
 	}
 	for kind, begin := range kinds {
 		for look, saysLost := range looks {
-			t.Run(kind+" "+look, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					store := dsynctest.NewMemory()
-					s := newSession(t, store, nil)
-					h := begin(t, s)
-					engine.Of(s).Freeze(ttl)
-					if !saysLost(h) {
-						t.Error("the first check reports that the key is held")
-					}
-					if look != "Unlock" {
-						h.unlock(background)
-					}
-				})
+			inBubble(t, kind+" "+look, func(t *testing.T) {
+				store := dsynctest.NewMemory()
+				s := newSession(t, store, nil)
+				h := begin(t, s)
+				engine.Of(s).Freeze(ttl)
+				if !saysLost(h) {
+					t.Error("the first check reports that the key is held")
+				}
+				if look != "Unlock" {
+					h.unlock(background)
+				}
 			})
 		}
 	}
@@ -239,9 +233,7 @@ func TestLockAllIsLostAfterAFreeze(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), nil)
 		held, unlock, err := dsync.LockAll(background, s.Mutex("a"), s.Mutex("b"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		engine.Of(s).Freeze(ttl)
 		if held.Err() == nil {
 			t.Error("Err is nil after the freeze, although the holds are lost")
@@ -257,14 +249,12 @@ func TestStallIsSeenAfterAFreeze(t *testing.T) {
 		"Progress": func(h *dsync.Hold) error { return h.Progress(time.Hour) },
 		"Release":  func(h *dsync.Hold) error { return h.Release(background) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				h := take(t, s.Mutex("k").Hold)
-				h.Progress(lease / 2)
-				engine.Of(s).Freeze(lease / 2)
-				wantErr(t, name, do(h), dsync.ErrLost, dsync.ErrStalled)
-			})
+		inBubble(t, name, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			h := take(t, s.Mutex("k").Hold)
+			h.Progress(lease / 2)
+			engine.Of(s).Freeze(lease / 2)
+			wantErr(t, name, do(h), dsync.ErrLost, dsync.ErrStalled)
 		})
 	}
 }

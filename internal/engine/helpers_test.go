@@ -20,6 +20,8 @@ var background = context.Background()
 
 var (
 	newSession = testkit.NewSession
+	noErr      = testkit.NoErr
+	inBubble   = testkit.InBubble
 	newFaulty  = testkit.NewFaulty
 	lock       = testkit.Lock
 	turn       = testkit.Turn

@@ -32,36 +32,34 @@ func TestContextEndsWithTheHold(t *testing.T) {
 			"its ctx":  {func(_ *dsynctest.Faulty, _ *dsync.Hold, stop func()) { stop() }, context.Canceled},
 			"released": {nil, context.Canceled},
 		} {
-			t.Run(name+"/"+how, func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					link := newFaulty(t, dsynctest.NewMemory(), nil)
-					h := take(t, acquire(newSession(t, link, nil)))
-					type key struct{}
-					parent, stop := context.WithCancel(context.WithValue(background, key{}, 7))
-					defer stop()
-					if c.end == nil {
-						h.Release(background)
-					}
-					ctx := h.Context(parent)
-					if ctx.Value(key{}) != 7 {
-						t.Error("the context lacks its parent's values")
-					}
-					if c.end != nil {
-						synctest.Wait()
-						if err := ctx.Err(); err != nil {
-							t.Fatalf("the context ended with %v before the hold", err)
-						}
-						c.end(link, h, stop)
-						select {
-						case <-ctx.Done():
-						case <-time.After(2 * ttl):
-							t.Fatal("the context has not ended")
-						}
-					}
-					wantErr(t, "the context's error", ctx.Err(), context.Canceled)
-					wantErr(t, "the context's cause", context.Cause(ctx), c.cause)
+			inBubble(t, name+"/"+how, func(t *testing.T) {
+				link := newFaulty(t, dsynctest.NewMemory(), nil)
+				h := take(t, acquire(newSession(t, link, nil)))
+				type key struct{}
+				parent, stop := context.WithCancel(context.WithValue(background, key{}, 7))
+				defer stop()
+				if c.end == nil {
 					h.Release(background)
-				})
+				}
+				ctx := h.Context(parent)
+				if ctx.Value(key{}) != 7 {
+					t.Error("the context lacks its parent's values")
+				}
+				if c.end != nil {
+					synctest.Wait()
+					if err := ctx.Err(); err != nil {
+						t.Fatalf("the context ended with %v before the hold", err)
+					}
+					c.end(link, h, stop)
+					select {
+					case <-ctx.Done():
+					case <-time.After(2 * ttl):
+						t.Fatal("the context has not ended")
+					}
+				}
+				wantErr(t, "the context's error", ctx.Err(), context.Canceled)
+				wantErr(t, "the context's cause", context.Cause(ctx), c.cause)
+				h.Release(background)
 			})
 		}
 	}
@@ -77,9 +75,7 @@ func TestSecondReleaseDoesNotWait(t *testing.T) {
 			return dsynctest.Fault{}
 		})
 		h, err := engine.Of(newSession(t, f, nil)).Hold(background, engine.Whole("k", driver.KindMutex))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		start := time.Now()
 		first := make(chan time.Duration)
 		go func() {

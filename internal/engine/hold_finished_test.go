@@ -24,9 +24,7 @@ func TestFinishedAfterTheRelease(t *testing.T) {
 		s := newSession(t, f, nil)
 		for _, done := range []bool{true, false} { // false: the holder does not stop before its grace is over
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			h.WindDown(errors.New("voluntary"))
 			if done {
 				go h.Release(background)
@@ -47,9 +45,7 @@ func TestFinishedAfterALoss(t *testing.T) {
 			f := newFaulty(t, dsynctest.NewMemory(), nil)
 			s := newSession(t, f, nil)
 			h, err := engine.Of(s).Hold(background, engine.Whole("k", driver.KindElection))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			f.Cut()
 			<-h.Lost()
 			lost := time.Now()

@@ -18,9 +18,7 @@ func TestSleepOfTheMachineCounts(t *testing.T) {
 		s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl})
 		h := take(t, s.Mutex("mutex").Hold)
 		l, err := s.Mutex("lease").Lease(background, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		if slept {
 			engine.Of(s).Sleep(ttl)
 		} else {
@@ -44,9 +42,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: ttl, Grace: 200 * time.Millisecond, Retention: -1})
 	h := take(t, s.Mutex("mutex").Hold)
 	l, err := s.Mutex("lease").Lease(background, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	lost, leaseLost := h.Lost(), l.Lost()
 	// Wait until the session listens. After that, no command makes the session check the clock before the next heartbeat.
 	time.Sleep(1500 * time.Millisecond)
@@ -66,9 +62,7 @@ func TestLossIsReportedAfterSleep(t *testing.T) {
 func TestSleepCountsForProgress(t *testing.T) {
 	s := newSession(t, dsynctest.NewMemory(), &dsync.Options{TTL: time.Hour})
 	h := take(t, s.Mutex("mutex").Hold)
-	if err := h.Progress(time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, h.Progress(time.Minute))
 	engine.Of(s).Sleep(time.Minute)
 	wantErr(t, "Release after the sleep", h.Release(background), dsync.ErrStalled)
 }

@@ -50,17 +50,15 @@ func TestLocalOfTheSession(t *testing.T) {
 
 func TestLocalSaysWhetherTheStoreNotifies(t *testing.T) {
 	for _, polling := range []bool{false, true} {
-		t.Run(fmt.Sprintf("polling %v", polling), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				store.Polling = polling
-				s := newSession(t, store, &dsync.Options{AlwaysListen: true})
-				lock(t, s.Mutex("k"))
-				synctest.Wait()
-				if l := engine.Of(s).Local(); l.Listening == polling || l.Polling != polling {
-					t.Errorf("Listening is %v and Polling %v, want only the one that applies", l.Listening, l.Polling)
-				}
-			})
+		inBubble(t, fmt.Sprintf("polling %v", polling), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			store.Polling = polling
+			s := newSession(t, store, &dsync.Options{AlwaysListen: true})
+			lock(t, s.Mutex("k"))
+			synctest.Wait()
+			if l := engine.Of(s).Local(); l.Listening == polling || l.Polling != polling {
+				t.Errorf("Listening is %v and Polling %v, want only the one that applies", l.Listening, l.Polling)
+			}
 		})
 	}
 }
@@ -100,13 +98,9 @@ func TestLocalListsHoldsAndWaits(t *testing.T) {
 		time.Sleep(time.Second)
 		rw.RLock()
 		rw.RLock()
-		if err := sem.Acquire(background, 2); err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, sem.Acquire(background, 2))
 		lease, err := s.Mutex("l").Lease(background, 20*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		wantLocal(t, "granted", s, "mutex l 1 for 0s by 1 after 0", "mutex m 1 for 1s by 1 after 0", "rwmutex r 1 for 0s by 2 after 0", "semaphore s 2 for 0s by 1 after 0")
 		for _, h := range engine.Of(s).Local().Holds {
 			switch h.Key {

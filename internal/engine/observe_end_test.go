@@ -153,31 +153,29 @@ func (s *loadStore) Load(ctx context.Context, key string, waiters int) (driver.S
 // observation never begins.
 func TestObserveEnds(t *testing.T) {
 	for _, how := range []string{"ctx", "Close", "after Close"} {
-		t.Run(how, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				s := newSession(t, dsynctest.NewMemory(), nil)
-				turn(s.Mutex("k"))
-				if how == "after Close" {
-					s.Close(background)
-				}
-				ctx, cancel := context.WithCancel(background)
-				defer cancel()
-				o := observe(ctx, s, "k")
-				time.Sleep(time.Second)
-				switch how {
-				case "ctx":
-					cancel()
-				case "Close":
-					s.Close(background)
-				}
-				synctest.Wait()
-				if n := o.ends.Load(); n != 1 {
-					t.Errorf("the end was reported %d times, want once", n)
-				}
-				if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
-					t.Errorf("%d states and %d errors were reported, want no error, and states unless the session was closed first", n, o.errs.Load())
-				}
-			})
+		inBubble(t, how, func(t *testing.T) {
+			s := newSession(t, dsynctest.NewMemory(), nil)
+			turn(s.Mutex("k"))
+			if how == "after Close" {
+				s.Close(background)
+			}
+			ctx, cancel := context.WithCancel(background)
+			defer cancel()
+			o := observe(ctx, s, "k")
+			time.Sleep(time.Second)
+			switch how {
+			case "ctx":
+				cancel()
+			case "Close":
+				s.Close(background)
+			}
+			synctest.Wait()
+			if n := o.ends.Load(); n != 1 {
+				t.Errorf("the end was reported %d times, want once", n)
+			}
+			if n := o.states.Load(); (n > 0) != (how != "after Close") || o.errs.Load() > 0 {
+				t.Errorf("%d states and %d errors were reported, want no error, and states unless the session was closed first", n, o.errs.Load())
+			}
 		})
 	}
 }

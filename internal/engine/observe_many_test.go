@@ -50,9 +50,7 @@ func TestObserveManyKeys(t *testing.T) {
 			}
 			mu.Unlock()
 			all, err := s.Observers(background, key(i))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, err)
 			if listed, want := len(all) == 1, i == 0; listed != want {
 				t.Errorf("the session is listed as an observer of key %d of %d: %t, want %t", i+1, n, listed, want)
 			}

@@ -21,40 +21,38 @@ import (
 // command.
 func TestMembersOfMoreThanAPage(t *testing.T) {
 	for _, n := range []int{999, 1000, 1001, 2100} {
-		t.Run(strconv.Itoa(n), func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				store := dsynctest.NewMemory()
-				var want []string
-				for i := range n {
-					id := fmt.Sprintf("%05d", i*17%n)
-					if _, err := store.Register(background, driver.Member{ID: id, TTL: time.Hour, Host: id}); err != nil {
-						t.Fatal(err)
-					}
-					want = append(want, id)
+		inBubble(t, strconv.Itoa(n), func(t *testing.T) {
+			store := dsynctest.NewMemory()
+			var want []string
+			for i := range n {
+				id := fmt.Sprintf("%05d", i*17%n)
+				if _, err := store.Register(background, driver.Member{ID: id, TTL: time.Hour, Host: id}); err != nil {
+					t.Fatal(err)
 				}
-				slices.Sort(want)
-				s := newSession(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
-					if r.Method == dsynctest.MethodObservers {
-						f.Delay = time.Second
-					}
-					return f
-				}), nil)
-				time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between reading one page and the next
-				before := store.Counts()
-				all, now, err := admin.New(s).Members(background)
-				if err != nil || len(all) != n {
-					t.Fatalf("Members: %d, %v; want %d", len(all), err, n)
+				want = append(want, id)
+			}
+			slices.Sort(want)
+			s := newSession(t, newFaulty(t, store, func(r dsynctest.Request) (f dsynctest.Fault) {
+				if r.Method == dsynctest.MethodObservers {
+					f.Delay = time.Second
 				}
-				for i, m := range all {
-					if m.ID != want[i] || m.Host != want[i] || now.Before(m.LastHeartbeat) {
-						t.Fatalf("number %d is %+v, read at %v; want %s", i, m, now, want[i])
-					}
+				return f
+			}), nil)
+			time.AfterFunc(time.Second/2, func() { store.Heartbeat(background, want[n-1], nil) }) // between reading one page and the next
+			before := store.Counts()
+			all, now, err := admin.New(s).Members(background)
+			if err != nil || len(all) != n {
+				t.Fatalf("Members: %d, %v; want %d", len(all), err, n)
+			}
+			for i, m := range all {
+				if m.ID != want[i] || m.Host != want[i] || now.Before(m.LastHeartbeat) {
+					t.Fatalf("number %d is %+v, read at %v; want %s", i, m, now, want[i])
 				}
-				d := store.Counts().Since(before).Commands
-				if sum := d[dsynctest.MethodMembers] + d[dsynctest.MethodObservers]; sum != n/1000+1 {
-					t.Errorf("Members cost %v, want %d readings", d, n/1000+1)
-				}
-			})
+			}
+			d := store.Counts().Since(before).Commands
+			if sum := d[dsynctest.MethodMembers] + d[dsynctest.MethodObservers]; sum != n/1000+1 {
+				t.Errorf("Members cost %v, want %d readings", d, n/1000+1)
+			}
 		})
 	}
 }

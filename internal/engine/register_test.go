@@ -167,9 +167,7 @@ func TestRegisterAfterALoss(t *testing.T) {
 		f := newFaulty(t, dsynctest.NewMemory(), nil)
 		s := newSession(t, f, nil)
 		id, err := engine.Of(s).Register(background)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f.Cut()
 		time.Sleep(ttl)
 		begin := time.Now()
@@ -200,37 +198,35 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 		"replies are lost":                         {LoseReply: true},
 		"requests are lost":                        {LoseRequest: true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, func(t *testing.T) {
-				const processes = 5
-				memory := dsynctest.NewMemory()
-				var slow atomic.Bool
-				slow.Store(true)
-				served := make(chan struct{}, processes)
-				for i := range processes {
-					f := newFaulty(t, memory, func(dsynctest.Request) (f dsynctest.Fault) {
-						if slow.Load() {
-							f = fault
-						}
-						return f
-					})
-					s := newSession(t, f, nil)
-					go func() { s.Mutex(fmt.Sprint(i)).Lock(); served <- struct{}{} }()
-				}
-				time.Sleep(10 * time.Minute)
-				slow.Store(false)
-				for range processes {
-					<-served
-				}
-				time.Sleep(2 * ttl)
-				if ids := memory.SessionRecords(); len(ids) > processes {
-					t.Errorf("%d records of %d processes, want at most one each", len(ids), processes)
-				}
-				alive, _, err := memory.Sessions(background, driver.SessionQuery{})
-				if err != nil || len(alive) != processes {
-					t.Errorf("%d members, %v; want %d", len(alive), err, processes)
-				}
-			})
+		inBubble(t, name, func(t *testing.T) {
+			const processes = 5
+			memory := dsynctest.NewMemory()
+			var slow atomic.Bool
+			slow.Store(true)
+			served := make(chan struct{}, processes)
+			for i := range processes {
+				f := newFaulty(t, memory, func(dsynctest.Request) (f dsynctest.Fault) {
+					if slow.Load() {
+						f = fault
+					}
+					return f
+				})
+				s := newSession(t, f, nil)
+				go func() { s.Mutex(fmt.Sprint(i)).Lock(); served <- struct{}{} }()
+			}
+			time.Sleep(10 * time.Minute)
+			slow.Store(false)
+			for range processes {
+				<-served
+			}
+			time.Sleep(2 * ttl)
+			if ids := memory.SessionRecords(); len(ids) > processes {
+				t.Errorf("%d records of %d processes, want at most one each", len(ids), processes)
+			}
+			alive, _, err := memory.Sessions(background, driver.SessionQuery{})
+			if err != nil || len(alive) != processes {
+				t.Errorf("%d members, %v; want %d", len(alive), err, processes)
+			}
 		})
 	}
 }
@@ -240,23 +236,21 @@ func TestRegistrationsDoNotPileUp_B42(t *testing.T) {
 func TestCloseAfterARegistrationWithoutAnAnswer(t *testing.T) {
 	for _, fault := range []dsynctest.Fault{{LoseReply: true}, {LoseRequest: true}} {
 		for after, want := range map[time.Duration]error{0: dsync.ErrNotUnregistered, ttl / 2: dsync.ErrNotUnregistered, 2 * ttl: nil} {
-			t.Run(fmt.Sprintf("%+v, %v later", fault, after), func(t *testing.T) {
-				bubble(t, func(t *testing.T) {
-					memory := dsynctest.NewMemory()
-					s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return fault }), nil)
-					if _, err := engine.Of(s).Register(background); err == nil {
-						t.Fatal("Register succeeded, so this tests nothing")
-					}
-					time.Sleep(after)
-					err := s.Close(background)
-					if !errors.Is(err, want) {
-						t.Errorf("Close: %v, want %v", err, want)
-					}
-					listed, _, lerr := memory.Sessions(background, driver.SessionQuery{})
-					if lerr != nil || len(listed) > 0 && err == nil {
-						t.Errorf("Close returned nil, but the members are %v, %v", listed, lerr)
-					}
-				})
+			inBubble(t, fmt.Sprintf("%+v, %v later", fault, after), func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				s := newSession(t, newFaulty(t, memory, func(dsynctest.Request) dsynctest.Fault { return fault }), nil)
+				if _, err := engine.Of(s).Register(background); err == nil {
+					t.Fatal("Register succeeded, so this tests nothing")
+				}
+				time.Sleep(after)
+				err := s.Close(background)
+				if !errors.Is(err, want) {
+					t.Errorf("Close: %v, want %v", err, want)
+				}
+				listed, _, lerr := memory.Sessions(background, driver.SessionQuery{})
+				if lerr != nil || len(listed) > 0 && err == nil {
+					t.Errorf("Close returned nil, but the members are %v, %v", listed, lerr)
+				}
 			})
 		}
 	}

@@ -17,9 +17,7 @@ func TestReleaseByIsNotHandedOff(t *testing.T) {
 		store := dsynctest.NewMemory()
 		a, b := engine.Of(newSession(t, store, nil)), engine.Of(newSession(t, store, nil))
 		h, err := a.Hold(background, engine.Whole("k", driver.KindElection))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		ctx, cancel := context.WithCancel(background)
 		defer cancel()
 		here, there := make(chan *engine.Hold, 1), make(chan *engine.Hold, 1)

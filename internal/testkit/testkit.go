@@ -128,6 +128,20 @@ func Lock(t testing.TB, m *dsync.Mutex) {
 	}
 }
 
+// InBubble runs f as a subtest, in a bubble of its own.
+func InBubble(t *testing.T, name string, f func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
+}
+
+// NoErr ends the test if err is not nil.
+func NoErr(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // WantErr fails the test unless err matches each of want.
 func WantErr(t testing.TB, what string, err error, want ...error) {
 	t.Helper()

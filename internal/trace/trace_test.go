@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/core"
 	"github.com/leasehold-go/leasehold/internal/engine"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"github.com/leasehold-go/leasehold/internal/trace"
 	"github.com/leasehold-go/leasehold/leader"
 )
@@ -29,14 +30,10 @@ func record(t *testing.T) []byte {
 		ctx := context.Background()
 		store := dsynctest.NewMemory()
 		s, err := dsync.New(store, &dsync.Options{TTL: 10 * time.Second, Linger: time.Second})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		stop := engine.Of(s).Record(&b)
 		other, err := dsync.New(store, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		theirs := other.Mutex("k")
 		theirs.Lock()
 		mu := s.Mutex("k")
@@ -56,25 +53,19 @@ func record(t *testing.T) []byte {
 			t.Error(err)
 		}
 		l, err := s.Mutex("lease").Lease(ctx, 8*time.Second)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		if _, err := l.Extend(ctx); err != nil {
 			t.Error(err)
 		}
 		time.AfterFunc(time.Second, func() { admin.New(other).Break(ctx, "rw") })
 		reader, err := s.RWMutex("rw").RHold(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		<-reader.Lost()
 		time.Sleep(2 * time.Second) // the grace is over
 		reader.Release(ctx)
 		for _, limit := range []time.Duration{time.Minute, time.Second} {
 			h, err := mu.Hold(ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			testkit.NoErr(t, err)
 			if err := h.Progress(limit); err != nil {
 				t.Error(err)
 			}
@@ -82,9 +73,7 @@ func record(t *testing.T) []byte {
 			h.Release(ctx)
 		}
 		h, err := mu.Hold(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		if err := h.ReleaseAfter(ctx, time.Minute); err != nil {
 			t.Error(err)
 		}
@@ -103,14 +92,10 @@ func TestNoValuesInATrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := context.Background()
 		s, err := dsync.New(dsynctest.NewMemory(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		stop := engine.Of(s).Record(&b)
 		e, err := leader.New(s, "e", &leader.Options{Value: []byte(secret)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		testkit.NoErr(t, err)
 		if _, err := e.TryCampaign(ctx); err != nil {
 			t.Error(err)
 		}
@@ -136,9 +121,7 @@ func TestNoValuesInATrace(t *testing.T) {
 func TestReplay(t *testing.T) {
 	b := record(t)
 	steps, err := trace.Replay(bytes.NewReader(b))
-	if err != nil {
-		t.Fatal(err)
-	}
+	testkit.NoErr(t, err)
 	if lines := bytes.Count(b, []byte("\n")); steps != lines-1 || steps < 30 {
 		t.Errorf("%d events were replayed of a trace of %d lines, want all, and at least 30", steps, lines)
 	}

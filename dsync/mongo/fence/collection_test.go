@@ -94,32 +94,30 @@ func TestCollectionOneCommand(t *testing.T) {
 		"UpdateOne": operator, "UpdateOnePipeline": stage, "ReplaceOne": stage, "RaiseToken": operator, "DeleteOne": "",
 	}
 	for _, m := range writes {
-		t.Run(m.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				orders := f.orders(&fence.Options{Field: "turn"}, found(1))
-				if n, err := m.call(t.Context(), orders, 42); n != 1 || err != nil {
-					t.Errorf("got %d, %v, want 1, nil", n, err)
-				}
-				if n := len(f.took()); n != 1 {
-					t.Fatalf("%d commands were sent, want 1", n)
-				}
-				cmd := f.took()[0].cmd
-				statement := cmd.Lookup("updates", "0")
-				if m.name == "DeleteOne" {
-					statement = cmd.Lookup("deletes", "0")
-				}
-				q := statement.Document().Lookup("q")
-				if want := guard("turn"); !strings.Contains(q.String(), want) || !strings.Contains(q.String(), `{"_id": {"$numberInt":"7"}}`) {
-					t.Errorf("the filter is %v, want both %s and the caller's", q, want)
-				}
-				if got := statement.String(); !strings.Contains(got, stamps[m.name]) {
-					t.Errorf("the statement is %s, want %s in it", got, stamps[m.name])
-				}
-				if w, _ := cmd.Lookup("writeConcern", "w").StringValueOK(); w != "majority" {
-					t.Errorf("w is %q, want majority: %v", w, cmd)
-				}
-			})
+		inBubble(t, m.name, func(t *testing.T) {
+			f := newFake(t)
+			orders := f.orders(&fence.Options{Field: "turn"}, found(1))
+			if n, err := m.call(t.Context(), orders, 42); n != 1 || err != nil {
+				t.Errorf("got %d, %v, want 1, nil", n, err)
+			}
+			if n := len(f.took()); n != 1 {
+				t.Fatalf("%d commands were sent, want 1", n)
+			}
+			cmd := f.took()[0].cmd
+			statement := cmd.Lookup("updates", "0")
+			if m.name == "DeleteOne" {
+				statement = cmd.Lookup("deletes", "0")
+			}
+			q := statement.Document().Lookup("q")
+			if want := guard("turn"); !strings.Contains(q.String(), want) || !strings.Contains(q.String(), `{"_id": {"$numberInt":"7"}}`) {
+				t.Errorf("the filter is %v, want both %s and the caller's", q, want)
+			}
+			if got := statement.String(); !strings.Contains(got, stamps[m.name]) {
+				t.Errorf("the statement is %s, want %s in it", got, stamps[m.name])
+			}
+			if w, _ := cmd.Lookup("writeConcern", "w").StringValueOK(); w != "majority" {
+				t.Errorf("w is %q, want majority: %v", w, cmd)
+			}
 		})
 	}
 }
@@ -138,45 +136,43 @@ func TestCollectionTellsWhy(t *testing.T) {
 	}
 	for _, tc := range cases {
 		for _, m := range writes {
-			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t)
-					n, err := m.call(t.Context(), f.orders(nil, found(0, tc.doc...)), 42)
-					if n != 0 {
-						t.Errorf("%d documents were written, want none", n)
+			inBubble(t, tc.name+"/"+m.name, func(t *testing.T) {
+				f := newFake(t)
+				n, err := m.call(t.Context(), f.orders(nil, found(0, tc.doc...)), 42)
+				if n != 0 {
+					t.Errorf("%d documents were written, want none", n)
+				}
+				calls := f.took()
+				if len(calls) != 2 || calls[1].name != "find" {
+					t.Fatalf("the commands were %v, want a write and a find", calls)
+				}
+				find := calls[1].cmd
+				want := `{"$and": [{"_id": {"$numberInt":"7"}},{"$nor": [{"fence": {"$eq": null,"$not": {"$type": "array"}}},{"fence": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}]}`
+				if got := find.Lookup("filter").String(); got != want {
+					t.Errorf("the read's filter is %s, want %s", got, want)
+				}
+				if level := find.Lookup("readConcern", "level").StringValue(); level != "local" {
+					t.Errorf("the read concern is %q, want local", level)
+				}
+				if mode := find.Lookup("$readPreference", "mode"); !mode.IsZero() && mode.StringValue() != "primaryPreferred" {
+					t.Errorf("the read preference is %v, want the primary", mode)
+				}
+				if tc.doc == nil {
+					if err != nil {
+						t.Errorf("got %v, want no error, like the driver", err)
 					}
-					calls := f.took()
-					if len(calls) != 2 || calls[1].name != "find" {
-						t.Fatalf("the commands were %v, want a write and a find", calls)
-					}
-					find := calls[1].cmd
-					want := `{"$and": [{"_id": {"$numberInt":"7"}},{"$nor": [{"fence": {"$eq": null,"$not": {"$type": "array"}}},{"fence": {"$lte": {"$numberLong":"42"},"$not": {"$type": "array"}}}]}]}`
-					if got := find.Lookup("filter").String(); got != want {
-						t.Errorf("the read's filter is %s, want %s", got, want)
-					}
-					if level := find.Lookup("readConcern", "level").StringValue(); level != "local" {
-						t.Errorf("the read concern is %q, want local", level)
-					}
-					if mode := find.Lookup("$readPreference", "mode"); !mode.IsZero() && mode.StringValue() != "primaryPreferred" {
-						t.Errorf("the read preference is %v, want the primary", mode)
-					}
-					if tc.doc == nil {
-						if err != nil {
-							t.Errorf("got %v, want no error, like the driver", err)
-						}
-						return
-					}
-					var got *fence.StaleError
-					if !errors.Is(err, fence.ErrStale) || !errors.As(err, &got) {
-						t.Fatalf("got %v, want ErrStale", err)
-					}
-					if got.Token != 42 || got.Seen != tc.want.Seen || got.Collection != "orders" || got.ID.AsInt64() != 7 {
-						t.Errorf("got %+v, want the token, the one seen, the collection and the _id", got)
-					}
-					if !strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), "orders") {
-						t.Errorf("got %q, want %q in it", err, tc.text)
-					}
-				})
+					return
+				}
+				var got *fence.StaleError
+				if !errors.Is(err, fence.ErrStale) || !errors.As(err, &got) {
+					t.Fatalf("got %v, want ErrStale", err)
+				}
+				if got.Token != 42 || got.Seen != tc.want.Seen || got.Collection != "orders" || got.ID.AsInt64() != 7 {
+					t.Errorf("got %+v, want the token, the one seen, the collection and the _id", got)
+				}
+				if !strings.Contains(err.Error(), tc.text) || !strings.Contains(err.Error(), "orders") {
+					t.Errorf("got %q, want %q in it", err, tc.text)
+				}
 			})
 		}
 	}
@@ -277,17 +273,15 @@ func TestCollectionRefusesNonsense(t *testing.T) {
 		}
 	})
 	for name, field := range map[string]string{"_id": "_id", "a dot": "a.b", "a dollar": "$a", "NUL": "a\x00"} {
-		t.Run("field with "+name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				coll := f.client().Database("app").Collection("orders")
-				defer func() {
-					if recover() == nil {
-						t.Error("no panic")
-					}
-				}()
-				fence.New(coll, &fence.Options{Field: field})
-			})
+		inBubble(t, "field with "+name, func(t *testing.T) {
+			f := newFake(t)
+			coll := f.client().Database("app").Collection("orders")
+			defer func() {
+				if recover() == nil {
+					t.Error("no panic")
+				}
+			}()
+			fence.New(coll, &fence.Options{Field: field})
 		})
 	}
 	defer func() {
@@ -316,16 +310,14 @@ func TestCollectionKeepsUpdates(t *testing.T) {
 			`[{"$replaceWith": "$new"},{"$unset": "a"},{"$set": {"fence": ` + token + `}}]`},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				if _, err := f.orders(nil, found(1)).UpdateOne(t.Context(), 42, seven, tc.update); err != nil {
-					t.Fatal(err)
-				}
-				if got := f.took()[0].cmd.Lookup("updates", "0", "u").String(); got != tc.want {
-					t.Errorf("got %s, want %s", got, tc.want)
-				}
-			})
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			if _, err := f.orders(nil, found(1)).UpdateOne(t.Context(), 42, seven, tc.update); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.took()[0].cmd.Lookup("updates", "0", "u").String(); got != tc.want {
+				t.Errorf("got %s, want %s", got, tc.want)
+			}
 		})
 	}
 }
@@ -399,31 +391,29 @@ func TestCollectionUpsert(t *testing.T) {
 		}},
 	}
 	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				f := newFake(t)
-				orders := f.orders(nil, func(c call) bson.D {
-					if c.name == "update" {
-						if tc.fails--; tc.fails >= 0 {
-							return duplicate
-						}
-					}
-					return found(1, tc.doc...)(c)
-				})
-				if _, err := orders.Upsert(t.Context(), 42, 7, paying); !tc.check(err) {
-					t.Errorf("got %v", err)
-				}
-				var sent []string
-				for _, c := range f.took() {
-					sent = append(sent, c.name)
-					if up, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); c.name == "update" && !up {
-						t.Errorf("no upsert: %v", c.cmd)
+		inBubble(t, tc.name, func(t *testing.T) {
+			f := newFake(t)
+			orders := f.orders(nil, func(c call) bson.D {
+				if c.name == "update" {
+					if tc.fails--; tc.fails >= 0 {
+						return duplicate
 					}
 				}
-				if got := strings.Join(sent, " "); got != tc.sent {
-					t.Errorf("sent %s, want %s", got, tc.sent)
-				}
+				return found(1, tc.doc...)(c)
 			})
+			if _, err := orders.Upsert(t.Context(), 42, 7, paying); !tc.check(err) {
+				t.Errorf("got %v", err)
+			}
+			var sent []string
+			for _, c := range f.took() {
+				sent = append(sent, c.name)
+				if up, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); c.name == "update" && !up {
+					t.Errorf("no upsert: %v", c.cmd)
+				}
+			}
+			if got := strings.Join(sent, " "); got != tc.sent {
+				t.Errorf("sent %s, want %s", got, tc.sent)
+			}
 		})
 	}
 }
@@ -433,34 +423,30 @@ func TestCollectionUnknownOutcome(t *testing.T) {
 	unconfirmed := ok(e("n", 0), e("writeConcernError", bson.D{e("code", 64), e("errmsg", "waiting for replication timed out")}))
 	for name, answer := range map[string]bson.D{"lost": lost, "not confirmed": unconfirmed, "refused": refusal(13, "Unauthorized")} {
 		for _, m := range writes {
-			t.Run(name+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					f := newFake(t)
-					n, err := m.call(t.Context(), f.orders(nil, func(c call) bson.D {
-						if c.name == "find" {
-							t.Errorf("a find after an unknown outcome")
-						}
-						return answer
-					}), 42)
-					if n != 0 || err == nil || errors.Is(err, fence.ErrStale) {
-						t.Errorf("got %d, %v, want the driver's error", n, err)
+			inBubble(t, name+"/"+m.name, func(t *testing.T) {
+				f := newFake(t)
+				n, err := m.call(t.Context(), f.orders(nil, func(c call) bson.D {
+					if c.name == "find" {
+						t.Errorf("a find after an unknown outcome")
 					}
-				})
+					return answer
+				}), 42)
+				if n != 0 || err == nil || errors.Is(err, fence.ErrStale) {
+					t.Errorf("got %d, %v, want the driver's error", n, err)
+				}
 			})
 		}
 	}
-	t.Run("unread", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFake(t)
-			_, err := f.orders(nil, func(c call) bson.D {
-				if c.name == "find" {
-					return refusal(13, "Unauthorized")
-				}
-				return ok(e("n", 0))
-			}).UpdateOne(t.Context(), 42, seven, paying)
-			if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "nothing was written") {
-				t.Errorf("got %v, want an error that says that nothing was written", err)
+	inBubble(t, "unread", func(t *testing.T) {
+		f := newFake(t)
+		_, err := f.orders(nil, func(c call) bson.D {
+			if c.name == "find" {
+				return refusal(13, "Unauthorized")
 			}
-		})
+			return ok(e("n", 0))
+		}).UpdateOne(t.Context(), 42, seven, paying)
+		if err == nil || errors.Is(err, fence.ErrStale) || !strings.Contains(err.Error(), "nothing was written") {
+			t.Errorf("got %v, want an error that says that nothing was written", err)
+		}
 	})
 }

@@ -6,9 +6,15 @@ import (
 	"testing"
 
 	"github.com/leasehold-go/leasehold/internal/mongofake"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
+)
+
+var (
+	noErr    = testkit.NoErr
+	inBubble = testkit.InBubble
 )
 
 // A fake is a server that answers commands with a function of the test. It computes nothing.
@@ -104,8 +110,6 @@ func must[T any](v T, err error) T {
 func mustMarshal(t testing.TB, v any) bson.Raw {
 	t.Helper()
 	raw, err := bson.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	return raw
 }

@@ -70,9 +70,7 @@ func TestGuardOneMoreCommand(t *testing.T) {
 		guard := fence.NewGuard(db.Collection("guards"))
 		for _, before := range []string{"create find commitTransaction ", ""} {
 			f.script(new(guards).answer)
-			if err := guard.Transact(t.Context(), "order 7", 42, inserting(db)); err != nil {
-				t.Fatal(err)
-			}
+			noErr(t, guard.Transact(t.Context(), "order 7", 42, inserting(db)))
 			f.wantCommands(before + "findAndModify insert commitTransaction")
 		}
 		calls := f.took()
@@ -233,9 +231,7 @@ func TestGuardJoinsTheCallersTransaction(t *testing.T) {
 		err := guard.Transact(t.Context(), "order 7", 42, func(ctx context.Context) error {
 			return other.Transact(ctx, "order 8", 42, inserting(db))
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		f.wantCommands("findAndModify create find commitTransaction findAndModify insert commitTransaction")
 		calls := f.took()
 		for i, c := range calls {

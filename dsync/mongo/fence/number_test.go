@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/mongo/fence"
@@ -37,28 +36,26 @@ func TestCollectionRefusesWhatIsNoNumber(t *testing.T) {
 	}
 	for _, tc := range cases {
 		for _, m := range writes {
-			t.Run(tc.name+"/"+m.name, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					doc := mustMarshal(t, append(bson.D{e("_id", int32(7))}, tc.was...))
-					f := newFake(t)
-					orders := f.orders(nil, func(c call) bson.D {
-						switch c.name {
-						case "find":
-							batch := bson.A{}
-							if matches(t, doc, c.cmd.Lookup("filter").Document()) {
-								batch = bson.A{doc}
-							}
-							return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.orders"), e("firstBatch", batch)}))
-						case "delete":
-							return ok(e("n", count(matches(t, doc, c.cmd.Lookup("deletes", "0", "q").Document()))))
+			inBubble(t, tc.name+"/"+m.name, func(t *testing.T) {
+				doc := mustMarshal(t, append(bson.D{e("_id", int32(7))}, tc.was...))
+				f := newFake(t)
+				orders := f.orders(nil, func(c call) bson.D {
+					switch c.name {
+					case "find":
+						batch := bson.A{}
+						if matches(t, doc, c.cmd.Lookup("filter").Document()) {
+							batch = bson.A{doc}
 						}
-						return ok(e("n", count(matches(t, doc, c.cmd.Lookup("updates", "0", "q").Document()))))
-					})
-					n, err := m.call(t.Context(), orders, 42)
-					if passed := n == 1 && err == nil; passed != tc.passes || !passed && !errors.Is(err, fence.ErrStale) {
-						t.Errorf("got %d, %v; want it applied: %t, otherwise ErrStale", n, err, tc.passes)
+						return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.orders"), e("firstBatch", batch)}))
+					case "delete":
+						return ok(e("n", count(matches(t, doc, c.cmd.Lookup("deletes", "0", "q").Document()))))
 					}
+					return ok(e("n", count(matches(t, doc, c.cmd.Lookup("updates", "0", "q").Document()))))
 				})
+				n, err := m.call(t.Context(), orders, 42)
+				if passed := n == 1 && err == nil; passed != tc.passes || !passed && !errors.Is(err, fence.ErrStale) {
+					t.Errorf("got %d, %v; want it applied: %t, otherwise ErrStale", n, err, tc.passes)
+				}
 			})
 		}
 	}

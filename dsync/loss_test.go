@@ -3,7 +3,9 @@ package dsync_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -76,13 +78,9 @@ func TestCauseOfALoss(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				p := start(t)
 				e, err := leader.New(p.s, "e", nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				term, err := e.Campaign(background)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noErr(t, err)
 				tt.end(t, p, "e", term)
 				<-term.Done()
 				only(t, "the cause of the term's end", context.Cause(term), tt.want)
@@ -91,14 +89,41 @@ func TestCauseOfALoss(t *testing.T) {
 			})
 		})
 	}
-	t.Run("the end of a lease", func(t *testing.T) {
-		bubble(t, func(t *testing.T) {
-			l, err := newSession(t, dsynctest.NewMemory(), nil).Mutex("k").Lease(background, 5*time.Second)
-			if err != nil {
-				t.Fatal(err)
-			}
-			<-l.Lost()
-			only(t, "Release", l.Release(background), dsync.ErrLeaseOver)
-		})
+	inBubble(t, "the end of a lease", func(t *testing.T) {
+		l, err := newSession(t, dsynctest.NewMemory(), nil).Mutex("k").Lease(background, 5*time.Second)
+		noErr(t, err)
+		<-l.Lost()
+		only(t, "Release", l.Release(background), dsync.ErrLeaseOver)
+	})
+}
+
+// If a waiter's session is lost, the waiter continues at once under a new session. If the waiter then times out, the
+// error does not present the loss as an error of the store.
+func TestWaiterContinuesAtOnceAfterALoss(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f, registered := timesOf(t, memory, dsynctest.MethodRegister)
+		var lost time.Time
+		s := newSession(t, f, &dsync.Options{Hooks: &dsync.Hooks{SessionLost: func(string, error) { lost = time.Now() }}})
+		held := newSession(t, memory, nil).Mutex("k")
+		lock(t, held)
+		ctx, cancel := context.WithTimeout(background, ttl)
+		defer cancel()
+		waited := make(chan error, 1)
+		go func() { waited <- s.Mutex("k").LockContext(ctx) }()
+		synctest.Wait()
+		if err := storecmd.Unregister(background, memory, s.ID()); err != nil { // as if another session had expired this one
+			t.Fatal(err)
+		}
+		err := <-waited
+		wantErr(t, "LockContext", err, context.DeadlineExceeded)
+		if strings.Contains(err.Error(), "last error") {
+			t.Errorf("LockContext: %v, but no command to the store has failed", err)
+		}
+		synctest.Wait() // wait for the hook that records when the session was lost
+		if all := registered(); len(all) != 2 || !all[1].Equal(lost) {
+			t.Errorf("registered at %v, want a second time at %v, when the session was lost", all, lost)
+		}
+		held.Unlock()
 	})
 }
