@@ -29,14 +29,17 @@ func CaseNames() []string {
 	return names
 }
 
-// Scripts returns the names of the cases that are scripts, each with the number of edits that make its first state.
-func Scripts() map[string]int {
-	edits := make(map[string]int)
+// Scripts returns the names of the cases that are scripts, each with the number of edits that make the first state of each
+// of its scripts.
+func Scripts() map[string][]int {
+	setups := make(map[string][]int)
 	for _, row := range scripts() {
-		first, _, _ := strings.Cut(row.text, ";")
-		edits[row.name] = len(strings.Fields(strings.ReplaceAll(first, "|", " ")))
+		for text := range strings.SplitSeq(row.text, "//") {
+			first, _, _ := strings.Cut(text, ";")
+			setups[row.name] = append(setups[row.name], len(strings.Fields(strings.ReplaceAll(first, "|", " "))))
+		}
 	}
-	return edits
+	return setups
 }
 
 // RunCase runs one conformance case. It returns false if there is no case of that name.

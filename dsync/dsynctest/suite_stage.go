@@ -72,8 +72,17 @@ func (e *env) script(kind driver.Kind, limit int64, text string) {
 			e.Fatalf("%q: %s was not granted: %+v", steps[0], c.ID, state)
 		}
 	}
-	for _, c := range s.waiting {
+	for i, c := range s.waiting {
 		e.queue(c)
+		var due []driver.Notice
+		for _, h := range s.holding {
+			if i == 0 && h.Yield {
+				due = append(due, yields(h))
+			}
+		}
+		if l != nil {
+			e.wantNotices(due...)
+		}
 	}
 	s.state = e.load(s.key)
 	s.terms = s.state.Term
@@ -534,7 +543,7 @@ func (s *stage) want(edit, text string, joined driver.Claim, st *driver.State, n
 			nearest = claimIDs(queue[:min(8, len(queue))])
 		}
 		s.wantWaiters(edit, *st, queue)
-		if st.Term != now.Term || st.Sealed != now.Sealed || !slices.EqualFunc(st.Holders, now.Holders, sameHolder) {
+		if st.Kind != now.Kind || st.Limit != now.Limit || st.Term != now.Term || st.Sealed != now.Sealed || !slices.EqualFunc(st.Holders, now.Holders, sameHolder) {
 			s.Errorf("%q: the reply has %+v, Load has %+v", edit, st, now)
 		}
 		if st.Position != i+1 || st.Waiting != len(queue) || st.Token != now.Token ||

@@ -103,6 +103,13 @@ func wrongListeners() []plant {
 			w.notify = func(ctx context.Context, n []driver.Notice) error { return m.Notify(ctx, n[:min(1, len(n))]) }
 		}},
 		{"Notify sends all to each", "Notify/SeveralAtOnce", routing(func(session string, keys []string, n driver.Notice) bool { return true })},
+		{"notices are returned although nobody can listen", "Notice/NoneWhereNobodyCanListen", func(m *dsynctest.Memory, w *wrong) {
+			w.listen = func(context.Context, string, []string, func(driver.Notice)) error { return errors.ErrUnsupported }
+		}},
+		{"Notify fails where nobody can listen", "Notice/NoneWhereNobodyCanListen", func(m *dsynctest.Memory, w *wrong) {
+			m.Polling = true
+			w.notify = func(context.Context, []driver.Notice) error { return errors.New("not connected") }
+		}},
 		{"Notify of nobody fails", "Notify/NobodyListens", func(m *dsynctest.Memory, w *wrong) {
 			w.notify = func(context.Context, []driver.Notice) error { return errors.New("nobody listens") }
 		}},

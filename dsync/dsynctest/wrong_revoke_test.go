@@ -91,18 +91,18 @@ func wrongRevokes() []plant {
 			}
 			return nil
 		})},
-		{"revocations make no notice", "Notice/RevocationIsForItsSession", omitting(func(_ command, n driver.Notice) bool {
+		{"revocations make no notice", "Notice/RevocationIsForItsSession", omitting(func(n driver.Notice) bool {
 			return n.Type == driver.NoticeRevoke
 		})},
-		{"a revocation is for the session of the key's holder", "Notice/RevocationIsForItsSession", noticing(func(by command, n []driver.Notice) []driver.Notice {
-			if by.method == dsynctest.MethodRevoke {
+		{"a revocation is for the session of the key's holder", "Notice/RevocationIsForItsSession", noticing(func(_ string, n []driver.Notice) []driver.Notice {
+			if len(n) > 0 && n[0].Type == driver.NoticeRevoke {
 				n[0].Session = ""
 			}
 			return n
 		})},
 		{"a removed revocation makes no notice again", "Notice/RevocationIsForItsSession", func(m *dsynctest.Memory, w *wrong) {
 			asked := make(map[string]bool)
-			omitting(func(_ command, n driver.Notice) bool {
+			omitting(func(n driver.Notice) bool {
 				again := asked[n.Claim]
 				asked[n.Claim] = true
 				return again

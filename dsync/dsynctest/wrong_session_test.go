@@ -212,6 +212,31 @@ func wrongMembers() []plant {
 				return m.Heartbeat(ctx, id, given)
 			}
 		}},
+		{"registrations that race fail", "Race/RegistersOfOneSession", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				if found, _, _ := storecmd.Members(ctx, m, s.ID); len(found) > 0 {
+					return time.Time{}, errors.New("E11000 duplicate key")
+				}
+				return m.Register(ctx, s)
+			}
+		}},
+		{"Expire returns before the session has expired", "Race/ExpiriesAndHeartbeats", func(m *dsynctest.Memory, w *wrong) {
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
+				found, now, err := storecmd.Members(ctx, m, id)
+				if len(found) == 1 && !now.Before(found[0].LastHeartbeat.Add(found[0].TTL)) {
+					return 0, err
+				}
+				return m.Expire(ctx, id, false)
+			}
+		}},
+		{"a late Register revives an expired session", "Late/EveryRequestTwiceAfterItsSessionsEnd_B31", func(m *dsynctest.Memory, w *wrong) {
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				if found, _, _ := storecmd.Members(ctx, m, s.ID); len(found) > 0 && found[0].Expired {
+					m.ForgetSessions(-1)
+				}
+				return m.Register(ctx, s)
+			}
+		}},
 	}
 }
 

@@ -6,28 +6,19 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
-	"github.com/leasehold-go/leasehold/internal/storecmd"
 )
 
-// wrongSweeps are defects of tokens and Sweep.
+// wrongSweeps are defects of Sweep.
 func wrongSweeps() []plant {
 	return []plant{
-		{"tokens are dense", "Token/GrowsOverEveryHandOff_B08", func(m *dsynctest.Memory, w *wrong) {
-			w.load = func(ctx context.Context, key string) (driver.State, error) {
-				s, err := m.Load(ctx, key, 1000)
-				return dense(s), err
-			}
-			w.acquire = func(ctx context.Context, c driver.Claim, wait bool, expired []string, notAfter time.Time) (driver.State, []driver.Notice, error) {
-				s, n, err := storecmd.Acquire(ctx, m, c, wait, expired, notAfter)
-				return dense(s), n, err
-			}
-		}},
 		{"Sweep restarts tokens", "Sweep/TokensGrowOn_B08", carelessSweep},
 		{"Sweep ignores the retention of keys", "Sweep/LeavesWhatIsYoungerThanRetention", carelessSweep},
 		{"Sweep ignores the retention of sessions", "Sweep/LeavesWhatIsYoungerThanRetention", beforeSweep(func(_ *dsynctest.Memory, retention *time.Duration) {
 			*retention = 0
 		})},
 		{"Sweep deletes keys in use", "Sweep/LeavesKeysInUse_B22", beforeSweep(func(m *dsynctest.Memory, _ *time.Duration) { m.Forget(false) })},
+		{"Sweep forgets the room", "Sweep/RoomStaysBehindOneThatYields", carelessSweep},
+		{"Sweep deletes what is sealed", "Sweep/LeavesSealedKeys", carelessSweep},
 		{"Sweep forgets terms", "Sweep/LeavesKeysThatCountTerms", carelessSweep},
 		{"Sweep deletes sessions that live", "Sweep/DeletesOldExpiredSessions", beforeSweep(func(m *dsynctest.Memory, retention *time.Duration) {
 			m.ForgetSessions(*retention)
@@ -81,14 +72,6 @@ func afterSweep(do func(st *driver.SweepState, by string, last driver.SweepState
 			return st, err
 		}
 	}
-}
-
-func dense(s driver.State) driver.State {
-	s.Token /= 1024
-	for i := range s.Holders {
-		s.Holders[i].Token /= 1024
-	}
-	return s
 }
 
 func carelessSweep(m *dsynctest.Memory, w *wrong) {
