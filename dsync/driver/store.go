@@ -232,6 +232,14 @@ type Namer interface {
 	RecordName(key string) string
 }
 
+// A Limiter is a [Store] that says how many commands it can take at once. A Store need not implement it.
+type Limiter interface {
+	// MaxReleases returns how many Releases a session that closes may send at once, or 0 for a few dozen. If this is
+	// more than the store has connections, several Releases must share a command. The session's heartbeats must not
+	// have to wait for the Releases.
+	MaxReleases() int
+}
+
 // A HeartbeatReply is the reply to a heartbeat.
 type HeartbeatReply struct {
 	Now     time.Time // the time that was recorded, by the store's clock

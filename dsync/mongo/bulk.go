@@ -37,6 +37,29 @@ const (
 // MongoDB are not known to report each statement that did not meet its conditions: see unmet.
 func (v server) bulks() bool { return !v.portable && v.topology != sharded }
 
+// MaxReleases implements [driver.Limiter]. Where statements go together, a thousand Releases need few connections.
+func (s *store) MaxReleases() int {
+	if s.server.bulks() {
+		return maxStatements
+	}
+	return 0
+}
+
+// maxSingles is how many commands of Releases that can't go together are under way at a time. A session that closes may
+// send a thousand Releases at once. If all of these waited for a connection, a heartbeat would wait behind them.
+const maxSingles = 32
+
+// single waits for the turn of a Release's command that can't go together with others. It returns a function to call
+// after the command. If ctx ends first, the turn is of no use, because the command fails.
+func (s *store) single(ctx context.Context) (done func()) {
+	select {
+	case s.singles <- struct{}{}:
+		return func() { <-s.singles }
+	case <-ctx.Done():
+		return func() {}
+	}
+}
+
 // A bulkWriter sends the statements of short commands with the same write concern.
 type bulkWriter struct {
 	collection string

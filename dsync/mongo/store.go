@@ -27,7 +27,8 @@ type store struct {
 	contended         contendedKeys
 	clock             clock
 	early             earlyReleases
-	bulk, earlyBulk   bulkWriter // for short commands that wait for a majority, and for early releases
+	bulk, earlyBulk   bulkWriter    // for short commands that wait for a majority, and for early releases
+	singles           chan struct{} // see single
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
 	heartbeats        signal             // signals that a Heartbeat has returned
@@ -38,8 +39,9 @@ type store struct {
 }
 
 var (
-	_ driver.Store = (*store)(nil)
-	_ driver.Namer = (*store)(nil)
+	_ driver.Store   = (*store)(nil)
+	_ driver.Namer   = (*store)(nil)
+	_ driver.Limiter = (*store)(nil)
 )
 
 // NewStore returns a [driver.Store] that keeps its locks in db, for tools and tests that call its methods themselves.
@@ -86,7 +88,7 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	s := &store{
 		db: db, collection: o.Collection, log: o.Session.Logger,
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
-		shapes: sh, primary: o.PrimaryWatch,
+		shapes: sh, primary: o.PrimaryWatch, singles: make(chan struct{}, maxSingles),
 	}
 	s.bulk.collection, s.bulk.write = o.Collection, s.write
 	s.earlyBulk.collection, s.earlyBulk.write = o.Collection, s.writeEarly

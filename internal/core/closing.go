@@ -64,10 +64,12 @@ func (c *Core) repeats(s *sent) bool {
 }
 
 // close refuses all waiting callers, ends all holds and releases lingering claims.
-func (c *Core) close() {
+func (c *Core) close(e Close) {
 	if c.closing != nil {
 		return
 	}
+	c.lanes.times = max(1, e.Releases/c.cfg.Lanes)
+	c.fillLanes()
 	c.closing = &closing{due: c.now.Add(c.cfg.Grace + c.cfg.Attempt), listed: c.mayBeListed()}
 	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
 	for _, key := range sortedKeys(c.queues) {

@@ -129,7 +129,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 			c.listenerBroken(e.Unsupported)
 		}
 	case Close:
-		c.close()
+		c.close(e)
 	case Hurry:
 		c.hurry()
 	}

@@ -3,6 +3,7 @@ package core_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -111,6 +112,21 @@ func TestPollsComeFirst(t *testing.T) {
 	r.free()
 	if got := r.sent["Acquire"].Edit.Acquire.Claim.Key; got != "k" {
 		t.Errorf("the lane went to a request for %q, want \"k\"", got)
+	}
+}
+
+// Close uses as many lanes as the store has for Releases, also for those that have waited for a lane.
+func TestCloseFillsLanes(t *testing.T) {
+	for releases, want := range map[int]bool{0: false, 1: false, 2: true, 1000: true} {
+		r := newRig(t)
+		r.held()
+		r.cfg.Lanes = 1
+		r.acquire(9, func(w *core.Want) { w.Key = "other" })
+		r.done(1)
+		r.step(core.Close{Releases: releases})
+		if got := slices.Contains(r.said, "Release"); got != want {
+			t.Errorf("if the store takes %d Releases, the one in line was sent: %v, want %v", releases, got, want)
+		}
 	}
 }
 

@@ -164,7 +164,9 @@ type ListenerBroken struct {
 type Tick struct{}
 
 // Close ends the session. Each hold is released when its holder is done or the grace is over.
-type Close struct{}
+type Close struct {
+	Releases int // how many Releases the store can take at once; 0: Config.Lanes
+}
 
 // Hurry makes Close stop waiting for holders: Close leaves their claims in the store for the rest of their grace.
 type Hurry struct{}

@@ -13,7 +13,7 @@ import (
 // requests and notices also need one of the few lanes for polls, because there can be as many of them as there are
 // waiters. Commands wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
-	times       int // multiplies the limits: 1, or hurryLanes after a Hurry
+	times       int // multiplies the limits: 1; after a Close, as many as the store can take; after a Hurry, hurryLanes
 	busy, polls int
 	line        []delayed // waiting for any lane
 	pollLine    []delayed // waiting for a lane for polls

@@ -270,7 +270,11 @@ func (s *Session) Close(ctx context.Context) error {
 	first := !s.ends()
 	if first {
 		close(s.closing)
-		s.step(core.Close{})
+		var e core.Close
+		if l, ok := s.store.(driver.Limiter); ok {
+			e.Releases = l.MaxReleases()
+		}
+		s.step(e)
 	}
 	s.mu.Unlock()
 	select {

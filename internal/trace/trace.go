@@ -224,7 +224,7 @@ func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 	case "Tick":
 		return core.Tick{}, nil
 	case "Close":
-		return core.Close{}, nil
+		return decoded[core.Close](l)
 	case "Hurry":
 		return core.Hurry{}, nil
 	}
