@@ -1,6 +1,7 @@
 package core
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -162,5 +163,20 @@ func (c *Core) doubt(cl *claim) {
 	if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
 		cl.doubted = c.session.acks + 1
 	}
+	c.doubted = append(c.doubted, cl.number)
 	c.heartbeatSoon()
+}
+
+// inDoubt returns the claims in doubt, ordered by number.
+func (c *Core) inDoubt() (some []*claim) {
+	slices.Sort(c.doubted)
+	c.doubted = slices.DeleteFunc(slices.Compact(c.doubted), func(n uint64) bool {
+		cl := c.claims[n]
+		if cl == nil || cl.doubted == 0 {
+			return true
+		}
+		some = append(some, cl)
+		return false
+	})
+	return some
 }

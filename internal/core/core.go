@@ -28,6 +28,7 @@ type Core struct {
 	lanes    lanes
 	discards discards
 	looks    looks
+	doubted  []uint64                              // numbers of the claims in doubt, and of some that no longer are
 	closing  *closing                              // nil: Close was not called
 	failure  error                                 // why the last command that callers waited for had no answer; nil if it had one
 	last     struct{ claim, message, send uint64 } // the last numbers in use

@@ -13,6 +13,7 @@ import (
 func (c *Core) begin(cl *claim, x *args) {
 	a, q := cl.call, c.queues[cl.request.Key]
 	cl.wait, c.listener.idle = nil, c.now
+	c.looks.turns = append(c.looks.turns, cl.number)
 	if cl.fixed() {
 		c.at(&cl.timer, cl.number, x.ends)
 	}

@@ -17,7 +17,7 @@ type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when that look was sent
 	acks  uint64   // session.acks at that time
-	after uint64   // number of the claim at which the rotation stopped
+	turns []uint64 // the rotation: numbers of claims, some of which are gone; the next to be read comes first
 }
 
 // maxLook is the most keys that one look reads. MongoDB reads that many in a few milliseconds. A session that holds at
@@ -31,39 +31,33 @@ func (c *Core) watched(cl *claim) bool {
 }
 
 // look reads some of the held keys: first those whose claims are in doubt, then the next in the rotation. It is called
-// after every acknowledged heartbeat.
+// after every acknowledged heartbeat. It examines no more claims than it reads, however many the session holds.
 func (c *Core) look() {
 	l := &c.looks
 	if l.keys != nil || c.closing != nil {
 		return
 	}
-	var doubted, next, others []uint64
-	for n, cl := range c.claims {
-		switch {
-		case !c.watched(cl):
-		case cl.doubted > 0:
-			doubted = append(doubted, n)
-		case n > l.after:
-			next = append(next, n)
-		default:
-			others = append(others, n)
+	seen := make(map[string]bool)
+	read := func(cl *claim) {
+		if key := cl.request.Key; !seen[key] {
+			seen[key] = true
+			l.keys = append(l.keys, key)
 		}
 	}
-	seen := make(map[string]bool)
-	for _, numbers := range [][]uint64{doubted, next, others} {
-		slices.Sort(numbers)
-		for _, n := range numbers {
-			key := c.claims[n].request.Key
-			if !seen[key] && len(l.keys) == maxLook {
-				break
-			}
-			if !seen[key] {
-				seen[key] = true
-				l.keys = append(l.keys, key)
-			}
-			if c.claims[n].doubted == 0 {
-				l.after = n
-			}
+	for _, cl := range c.inDoubt() {
+		if c.watched(cl) && len(l.keys) < maxLook {
+			read(cl)
+		}
+	}
+	if len(l.turns) > 2*len(c.claims) { // most are gone
+		l.turns = slices.DeleteFunc(l.turns, func(n uint64) bool { return !c.watched(c.claims[n]) })
+	}
+	for i := len(l.turns); i > 0 && len(l.keys) < maxLook; i-- {
+		n := l.turns[0]
+		l.turns = l.turns[1:]
+		if cl := c.claims[n]; c.watched(cl) {
+			read(cl)
+			l.turns = append(l.turns, n)
 		}
 	}
 	if l.keys != nil {

@@ -153,6 +153,20 @@ func TestReleaseOfADoubtedHold(t *testing.T) {
 	r.says("still not there", "Freed 1: dsync: hold lost: the store did not know it any more")
 }
 
+// A lease in doubt outlives its session. A heartbeat of the next session decides.
+func TestReleaseOfADoubtedLeaseAfterTheLoss(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Heartbeat = time.Second
+	r.leasedLong()
+	r.done(1)
+	r.answer("Release", core.Reply{})
+	r.deadline()
+	r.acquire(2, func(w *core.Want) { w.Key = "other" })
+	r.answer("Register", core.Reply{Session: "s2"})
+	r.beat()
+	r.says("a heartbeat of the next session", "Release")
+}
+
 // A claim that waits for a lease to end requests again when the lease is over.
 func TestWaiterForTheEndOfALease(t *testing.T) {
 	r := newRig(t)

@@ -164,8 +164,10 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	for _, v := range r.Revoked {
 		c.recorded(v)
 	}
-	for _, cl := range c.those(func(cl *claim) bool { return cl.state == leaving && cl.doubted > 0 && cl.doubted < ss.acks }) {
-		c.fire(cl, again, args{})
+	for _, cl := range c.inDoubt() {
+		if cl.state == leaving && cl.doubted < ss.acks {
+			c.fire(cl, again, args{})
+		}
 	}
 	c.committed(r.Committed)
 	c.forgetPast()

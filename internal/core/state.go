@@ -45,7 +45,7 @@ func (c *Core) Clone() *Core {
 	n.past = slices.Clone(c.past)
 	n.others, n.sent, n.topics = maps.Clone(c.others), maps.Clone(c.sent), maps.Clone(c.topics)
 	n.listener.keys, n.session.revoked = maps.Clone(c.listener.keys), maps.Clone(c.session.revoked)
-	n.timers = slices.Clone(c.timers)
+	n.timers, n.looks.turns, n.doubted = slices.Clone(c.timers), slices.Clone(c.looks.turns), slices.Clone(c.doubted)
 	n.lanes.line, n.lanes.pollLine = slices.Clone(c.lanes.line), slices.Clone(c.lanes.pollLine)
 	n.tasks, n.out, n.delivers, n.freeds = nil, nil, nil, nil
 	return &n
