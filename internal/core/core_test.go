@@ -251,6 +251,9 @@ func leases(w *core.Want) { w.Lease = 6 * time.Second }
 func auto(w *core.Want)   { w.Auto = true }
 func first(w *core.Want)  { w.First = true }
 func breaks(w *core.Want) { *w = core.Want{Key: w.Key} }
+func forTick(n int64) func(w *core.Want) {
+	return func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, n }
+}
 
 // These methods bring the claim into the state in which a case begins.
 
@@ -358,12 +361,9 @@ func (r *rig) heldForGood() {
 
 // ticking holds the key for a tick, with claim 2 waiting for the next one.
 func (r *rig) ticking() {
-	tick := func(n int64) func(*core.Want) {
-		return func(w *core.Want) { w.Kind, w.Tick = driver.KindPeriodic, n }
-	}
-	r.begin(tick(1))
+	r.begin(forTick(1))
 	r.answer("Acquire", r.granted(5000))
-	r.acquire(2, tick(2))
+	r.acquire(2, forTick(2))
 }
 
 func (r *rig) leased() {
@@ -487,7 +487,7 @@ func TestUnregisterIsRepeated(t *testing.T) {
 	r.says("after the release", "Freed 1, Unregister")
 	r.answer("Unregister", core.Reply{Lost: true, Err: errors.New("cut off")})
 	r.says("no answer", "")
-	r.pass(time.Second)
+	r.pass(r.cfg.Retry * 3 / 4)
 	r.says("after a pause", "Unregister")
 	r.answer("Unregister", core.Reply{Lost: true, Err: errors.New("cut off")})
 	r.step(core.Hurry{})

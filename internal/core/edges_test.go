@@ -90,6 +90,9 @@ func TestTryWaitsForALingeringClaim(t *testing.T) {
 		r.lingering()
 		r.acquire(2, tries, auto)
 		r.says("a try", "Release")
+		r.acquire(3)
+		r.giveUp(3)
+		r.says("another caller gives up", "Deliver 3: dsync: given up")
 		if answered {
 			r.answer("Release", core.Reply{Found: true})
 			r.says("released", "Acquire")
@@ -98,6 +101,22 @@ func TestTryWaitsForALingeringClaim(t *testing.T) {
 			r.says("no answer", `Deliver 2: dsync: "k" is waited for by this process`)
 		}
 	}
+}
+
+// No more polls are under way than there are lanes for them, even if other lanes are free.
+func TestPollLanes(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Poll, r.cfg.PollLanes = 2*time.Second, 1
+	r.waiting()
+	for n := range uint64(2) {
+		r.acquire(8+n, func(w *core.Want) { w.Key = fmt.Sprint("other", n) })
+		queued := r.behind(1)
+		r.answer("Acquire", queued)
+	}
+	r.pass(2 * time.Second)
+	r.says("three polls are due", "Acquire")
+	r.answer("Acquire", r.behind(1))
+	r.says("one is answered", "Acquire")
 }
 
 // Polls get a lane before other commands that wait for one.
@@ -130,26 +149,71 @@ func TestCloseFillsLanes(t *testing.T) {
 	}
 }
 
-// If the listener breaks, another is opened after a pause.
+// If the listener breaks, another is opened after a pause. The pause is short again if the listener had run for a while.
 func TestListenerIsReplaced(t *testing.T) {
 	r := newRig(t)
-	r.cfg.AlwaysListen = true
+	r.cfg.AlwaysListen, r.cfg.Backoff = true, 2*r.cfg.Retry
 	r.held()
 	r.listen()
-	r.step(core.ListenerBroken{Listener: 1})
-	r.pass(r.cfg.Backoff)
-	if r.listener != 2 {
-		t.Error("no other listener is opened")
+	r.answer("Heartbeat", core.Reply{})
+	for n := range uint64(4) {
+		r.beat()
+		r.pass(time.Second)
+		r.step(core.ListenerBroken{Listener: n + 1})
+		r.pass(r.cfg.Retry)
+		if r.listener != n+2 {
+			t.Fatalf("listener %d is not replaced", n+1)
+		}
 	}
 }
 
-// The session tells the store that a revoked claim was given up, but not before the claim has left the store.
+// A Break makes a running listener listen for changes of the key, too.
+func TestListenerOfABreak(t *testing.T) {
+	r := newRig(t)
+	r.cfg.AlwaysListen = true
+	r.acquire(1, func(w *core.Want) { w.Key = "other" })
+	r.answer("Register", core.Reply{Session: "s"})
+	r.acquire(2, breaks)
+	r.answer("Load", r.behind(0))
+	r.pass(10 * time.Millisecond)
+	if r.listener != 2 {
+		t.Errorf("the last listener is number %d, want 2", r.listener)
+	}
+}
+
+// A listener stays open as long as a claim lingers.
+func TestListenerOfALingeringClaim(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Linger = time.Minute
+	r.begin()
+	r.notice(driver.NoticeReady)
+	r.answer("Acquire", r.granted(5000))
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.acquire(2)
+	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+	r.step(&core.Done{Claim: 2, Hold: r.calls[2]})
+	r.says("done", "Freed 2")
+	for range 4 {
+		r.beat()
+	}
+	if receives, _ := r.c.Listening(); !receives {
+		t.Error("the listener is closed")
+	}
+}
+
+// The session tells the store once that a revoked claim was given up, but not before the claim has left the store.
 func TestRevocationIsDoneWhenReleased(t *testing.T) {
 	r := newRig(t)
+	r.cfg.TTL, r.cfg.Grace = time.Minute, 10*time.Second
 	v := driver.Revocation{Key: "k", Claim: "s.1"}
 	r.held()
 	r.untilHeartbeat()
 	r.answer("Heartbeat", core.Reply{Revoked: []driver.Revocation{v}})
+	r.beat()
+	if got := r.sent["Heartbeat"].Revoked; len(got) > 0 {
+		t.Errorf("during the grace, the heartbeat had the revocations %v, want none", got)
+	}
 	r.done(1)
 	r.says("done", "Release")
 	r.beat()
@@ -160,6 +224,10 @@ func TestRevocationIsDoneWhenReleased(t *testing.T) {
 	r.beat()
 	if got := r.sent["Heartbeat"].Revoked; len(got) != 1 || got[0] != v {
 		t.Errorf("the heartbeat had the revocations %v, want only %v", got, v)
+	}
+	r.beat()
+	if got := r.sent["Heartbeat"].Revoked; len(got) > 0 {
+		t.Errorf("once the store knows, the heartbeat had the revocations %v, want none", got)
 	}
 }
 
@@ -215,4 +283,17 @@ func TestCloseAfterAnUnansweredRegistration(t *testing.T) {
 		r.step(core.Close{})
 		r.says(after.String(), want)
 	}
+}
+
+// Close refuses callers that wait for the registration. It reports the registration if it has no answer in time.
+func TestCloseDuringARegistration(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1)
+	r.step(core.Close{})
+	r.says("closing", "Deliver 1: "+core.ErrClosed.Error())
+	if r.c.Wants("k") {
+		t.Error("the caller still has its slot")
+	}
+	r.pass(r.cfg.Grace + r.cfg.Attempt)
+	r.says("no answer", "Closed, not unregistered")
 }

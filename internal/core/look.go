@@ -157,9 +157,6 @@ func (c *Core) seen(st *driver.State, since Instant) {
 func (c *Core) excluded(cl *claim, h *driver.Holder, now time.Time) {
 	switch {
 	case cl.outlives():
-		if clock := c.storeClock(); now.Before(clock) {
-			now = clock
-		}
 		if cl.state == held && cl.endedBy(now) {
 			c.then(cl, excluded, args{cause: errLeaseOver(cl)})
 			return

@@ -2,6 +2,7 @@ package core_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,6 +60,19 @@ func TestObservedKeysAreSentUntilAnswered(t *testing.T) {
 	r.pass(time.Second)
 	if slices.Contains(r.said, "Observe") {
 		t.Errorf("when it closes, the session sends %q", r.said)
+	}
+}
+
+// The list of observed keys has at most MaxObserved bytes.
+func TestObservedKeysAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	for _, name := range []string{"a", "b", "c"} {
+		r.step(core.Observe{Key: strings.Repeat(name, driver.MaxObserved/2), N: 1})
+	}
+	r.pass(10 * time.Millisecond)
+	if got := len(r.sent["Observe"].Keys); got != 2 {
+		t.Errorf("%d keys are listed, want 2", got)
 	}
 }
 

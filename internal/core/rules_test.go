@@ -174,6 +174,7 @@ func TestWaiterForTheEndOfALease(t *testing.T) {
 	ahead := r.behind(1)
 	ahead.State.Holders[0].Until = r.clock().Add(6 * time.Second)
 	r.answer("Acquire", ahead)
+	r.says("the lease does not end with its session, which is not read", "")
 	r.pass(6*time.Second - aMoment)
 	r.says("before the end", "Heartbeat")
 	r.pass(aMoment)
@@ -191,21 +192,34 @@ func TestKeepForTheGraceHasAMargin(t *testing.T) {
 	if got := r.sent["Release"].Edit.Release.Keep; got != want {
 		t.Errorf("the claim is kept for %v, want %v", got, want)
 	}
+	r = newRig(t)
+	r.held()
+	r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Minute}})
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	if got := r.sent["Release"].Edit.Release.Keep; got != time.Minute {
+		t.Errorf("the claim is kept for %v, want a minute, as its holder said", got)
+	}
 }
 
 // The tokens of hand-offs stay below the token of the store's next grant.
 func TestTokensOfHandOffsEnd(t *testing.T) {
-	r := newRig(t)
-	r.cfg.HandOff = time.Hour
-	r.held()
-	call := uint64(1)
-	for handedOff := true; handedOff && call <= driver.TokenStep+1; call++ {
-		r.acquire(call + 1)
-		r.done(call)
-		handedOff = len(r.said) == 2 && r.said[0] != "Acquire and leave"
-	}
-	if got := call - 1; got != driver.TokenStep {
-		t.Errorf("the claim had %d holders, want %d", got, driver.TokenStep)
+	for linger, most := range map[time.Duration]int64{0: driver.TokenStep, time.Second: driver.TokenRoom} {
+		r := newRig(t)
+		r.cfg.HandOff, r.cfg.Linger = time.Hour, linger
+		r.held()
+		holders, holder := int64(1), r.calls[1]
+		for ; holders < most+2; holders++ {
+			next := &core.Call{Want: holder.Want, Call: holder.Call + 1}
+			r.c.Step(r.now, next)
+			if effects := r.c.Step(r.now, &core.Done{Claim: 1, Hold: holder}); len(effects) != 2 { // Freed and Deliver
+				break
+			}
+			holder = next
+		}
+		if holders != most {
+			t.Errorf("the claim had %d holders, want %d", holders, most)
+		}
 	}
 }
 
@@ -239,6 +253,10 @@ func TestRevokeIsRepeated(t *testing.T) {
 	r.says("after a pause", "Acquire first")
 	r.answer("Acquire", r.behind(1))
 	r.says("still behind it", "Revoke")
+	r.answer("Revoke", noAnswer)
+	r.pass(r.cfg.Backoff)
+	r.answer("Acquire", r.behind(1))
+	r.says("no answer again", "Revoke")
 	r.answer("Revoke", core.Reply{})
 	r.pass(5 * time.Second)
 	r.answer("Acquire", r.behind(1))
@@ -269,14 +287,116 @@ func TestLapsedHoldIsNotKept(t *testing.T) {
 	r.says("done", "Release")
 }
 
-// A semaphore's claim does not linger, even if it takes all units, because the size can grow.
-func TestSemaphoreDoesNotLinger(t *testing.T) {
+// A semaphore's claim does not linger, even if it takes all units, because the size can grow. A hold with Auto does not
+// linger, either: whoever has resigned no longer leads.
+func TestNoLingering(t *testing.T) {
+	for name, change := range map[string]func(*core.Want){"semaphore": func(w *core.Want) { w.Kind = driver.KindSemaphore }, "auto": auto} {
+		r := newRig(t)
+		r.cfg.Linger = 2 * time.Second
+		r.begin(change)
+		r.answer("Acquire", r.granted(5000))
+		r.done(1)
+		r.says(name, "Release")
+	}
+}
+
+// A claim does not linger if its session may have missed the notice that others wait.
+func TestNoLingeringAfterAMissedNotice(t *testing.T) {
 	r := newRig(t)
-	r.cfg.Linger = 2 * time.Second
-	r.begin(func(w *core.Want) { w.Kind = driver.KindSemaphore })
+	r.cfg.Linger, r.cfg.AlwaysListen = 2*time.Second, true
+	r.begin()
+	r.listen()
 	r.answer("Acquire", r.granted(5000))
 	r.done(1)
 	r.says("done", "Release")
+}
+
+// Readers share a hold only as long as it may be handed off. Without a listener, the session would not learn that others
+// wait.
+func TestReadersDoNotShareForLong(t *testing.T) {
+	for handOff, want := range map[time.Duration]string{-1: "Acquire", time.Second: "Acquire", time.Minute: "Deliver 2: hold 1, token 5000"} {
+		r := newRig(t)
+		r.cfg.HandOff = handOff
+		reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+		if r.cfg.AlwaysListen = handOff < 0; r.cfg.AlwaysListen {
+			r.begin(reads)
+			r.listen()
+			r.answer("Acquire", r.behind(1))
+		} else {
+			r.begin(reads)
+		}
+		r.answer("Acquire", r.granted(5000))
+		r.pass(time.Second)
+		r.acquire(2, reads)
+		r.says(handOff.String(), want)
+	}
+}
+
+// A state that was read before a claim was granted does not put the claim in doubt, even if the state comes later.
+func TestStateFromBeforeAGrant(t *testing.T) {
+	r := newRig(t)
+	units := func(w *core.Want) { w.Kind, w.Limit = driver.KindSemaphore, 2 }
+	r.begin(units, tries)
+	first := r.sent["Acquire"]
+	r.acquire(2, units, tries)
+	r.now++
+	r.step(&core.Reply{Command: first.ID, State: r.granted(5000).State})
+	r.now++
+	r.answer("Acquire", r.behind(0))
+	r.says("the state without the claim", "Read")
+}
+
+// One caller for a semaphore at a time waits in the store's queue. A try's claim does not hide its position.
+func TestCallersForASemaphore(t *testing.T) {
+	r := newRig(t)
+	units := func(w *core.Want) { w.Kind, w.Limit = driver.KindSemaphore, 9 }
+	r.begin(units)
+	r.answer("Acquire", r.behind(2))
+	r.acquire(2, units)
+	r.says("another caller", "")
+	r.giveUp(2)
+	r.acquire(3, units, tries)
+	r.says("a try", "Acquire")
+	r.c.Waits(func(_ *core.Call, position, _ int) {
+		if position != 2 {
+			t.Errorf("the caller is at position %d, want 2", position)
+		}
+	})
+}
+
+// A reader's hold ends if a writer has been granted the key since.
+func TestReaderIsExcludedByAWriter(t *testing.T) {
+	r := newRig(t)
+	r.begin(func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true })
+	r.answer("Acquire", r.granted(5000))
+	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindRWMutex, Limit: 100, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 100}}}})
+	r.says("a writer", "End 1: "+deleted+": another has been granted the key, with token 6000")
+}
+
+// To the Core, a session lapses at most a TTL after its reading, even if the store's clock has gone back since the
+// session's last heartbeat.
+func TestLapseIsAtMostATTLAway(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(1))
+	ahead := r.members(10*time.Second, "o")
+	ahead.Members[0].LastHeartbeat = r.clock().Add(time.Hour)
+	r.answer("Read", ahead)
+	r.beat()
+	r.beat()
+	r.pass(2 * time.Second)
+	r.says("a TTL after the reading", "Expire")
+}
+
+// A registration is repeated if a caller of any key needs it.
+func TestRegistrationForSeveralKeys(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1)
+	r.acquire(2, tries, func(w *core.Want) { w.Key = "other" })
+	r.answer("Register", noAnswer)
+	r.says("no answer", "Deliver 2: no answer")
+	r.pass(time.Second)
+	r.says("after a pause", "Register")
 }
 
 // A reader does not share a hold ahead of a writer that came first.

@@ -5,6 +5,9 @@ import (
 	"hash/fnv"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/core"
 )
 
 // plainNames is a Namer under which every number is its own name.
@@ -15,6 +18,28 @@ func (plainNames) Session(id string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(id))
 	return h.Sum64()
+}
+
+// Cores that differ only in a doubt about a claim have different states.
+func TestStateShowsADoubt(t *testing.T) {
+	var states [2][]byte
+	for i := range states {
+		r := newRig(t)
+		r.cfg.AlwaysListen = true
+		r.held()
+		r.listen()
+		r.says("ready", "Heartbeat")
+		if i > 0 {
+			r.step(core.NotHeld{Claim: 1})
+		} else {
+			r.notice(driver.NoticeReady) // this also makes another heartbeat due
+		}
+		r.answer("Heartbeat", core.Reply{})
+		states[i] = r.c.State(nil, r.now, plainNames{})
+	}
+	if bytes.Equal(states[0], states[1]) {
+		t.Error("the state does not show the doubt")
+	}
 }
 
 // Events of a Core do not change its clone.

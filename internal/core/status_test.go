@@ -1,11 +1,13 @@
 package core_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/core"
 )
 
@@ -19,6 +21,51 @@ func TestLapses(t *testing.T) {
 	r.pass(5 * time.Second)
 	if got := r.c.Lapses("o"); !got.IsZero() {
 		t.Errorf("the session lapses at %v, which has passed", got)
+	}
+}
+
+// A lost hold does not end with the session, which is lost already.
+func TestLives(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	if !r.c.Lives() {
+		t.Error("the hold does not end with the session")
+	}
+	r.deadline()
+	if r.c.Lives() {
+		t.Error("the lost hold ends with the session")
+	}
+}
+
+// A Core knows why the last command had no answer, until a command has one.
+func TestFailure(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", noAnswer)
+	if r.c.Failure() == nil {
+		t.Error("no failure, although the request had no answer")
+	}
+	r.pass(time.Second)
+	r.answer("Acquire", r.granted(5000))
+	if err := r.c.Failure(); err != nil {
+		t.Errorf("failure %v, although the request was answered", err)
+	}
+}
+
+// Refused shows the alphabetically first key that the store refuses to release.
+func TestRefused(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	for n := range uint64(2) {
+		r.acquire(2+n, func(w *core.Want) { w.Key = "l" + string(rune('b'-n)) })
+		r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: fmt.Sprintf("s.%d", 2+n), Session: "s", Token: 5000}}}})
+	}
+	for n := range uint64(3) {
+		r.step(&core.Done{Claim: 1 + n, Hold: r.calls[1+n]})
+		r.answer("Release", core.Reply{Err: driver.ErrRefused})
+	}
+	if first, n, err := r.c.Refused(); n != 3 || first.Key != "k" || !errors.Is(err, driver.ErrRefused) {
+		t.Errorf("%d releases were refused, the first of %v, with %v; want 3, the first of k", n, first, err)
 	}
 }
 

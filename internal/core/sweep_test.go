@@ -38,6 +38,37 @@ func TestLateSweeperIsReplaced(t *testing.T) {
 	}
 }
 
+// A sweeper of a large store pauses for less than a minute. Its pace depends on the size that the last round found.
+func TestLargeStoreIsSweptInTime(t *testing.T) {
+	for size, soon := range map[int64]bool{100: false, 10_000: true} {
+		r := newRig(t)
+		r.cfg.Retention = 4 * time.Hour
+		r.held()
+		r.untilSweep()
+		r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: "s", At: r.clock(), Now: r.clock(), LastRound: size, Round: 100, Seen: 100}})
+		delete(r.sent, "Sweep")
+		began := r.now
+		r.untilSweep()
+		if took := r.now.Sub(began); took < 45*time.Second != soon {
+			t.Errorf("with %d records, the next slice came after %v", size, took)
+		}
+	}
+}
+
+// The answer to a Sweep of a lost session does not make the next session sweep.
+func TestSweepOfALostSession(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Retention = 4 * time.Hour
+	r.held()
+	r.untilSweep()
+	r.deadline()
+	r.pass(time.Second)
+	r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: "s", At: r.clock(), Now: r.clock()}})
+	if got := r.c.Next(); got != core.Never {
+		t.Errorf("a Tick is due at %v, now is %v", got, r.now)
+	}
+}
+
 // A sweeper that finds a backlog hardly pauses.
 func TestBacklogIsSweptQuickly(t *testing.T) {
 	for deleted, soon := range map[int64]bool{0: false, 50: true} {

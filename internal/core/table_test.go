@@ -114,8 +114,16 @@ var tableCases = []tableCase{
 	{"joining a try", "reply: too late", func(r *rig) { r.answer("Acquire", core.Reply{}) }, "joining", "Acquire"},
 	{"joining a try", "reply: too late, twice", func(r *rig) { r.answer("Acquire", core.Reply{}); r.answer("Acquire", core.Reply{}) }, "past", "Deliver 1: dsync: the request came too late to count"},
 	{"joining a try", "no answer", func(r *rig) { r.answer("Acquire", noAnswer) }, "leaving", "Deliver 1: no answer, Release"},
+	{"joining a try", "reply: too late, and the key has room for it", func(r *rig) {
+		r.answer("Acquire", core.Reply{State: driver.State{Limit: 3, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Weight: 2}}}})
+	}, "joining", "Acquire"},
 	{"joining by force", "revoked, and granted", func(r *rig) { r.revoke(); r.answer("Acquire", r.granted(5000)) }, "windingDown", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up"},
 	{"waiting by force", "revoked", (*rig).revoke, "joining", "Acquire first"},
+	{"waiting by force", "another here wants it by force, but gives up, and granted", func(r *rig) {
+		r.acquire(2, first)
+		r.giveUp(2)
+		r.step(grants("s.1", 7000))
+	}, "held", "Deliver 1: hold 1, token 7000"},
 	{"checking by force", "revoked, and granted", func(r *rig) { r.revoke(); r.step(grants("s.1", 7000)) }, "windingDown", "Deliver 1: hold 1, token 7000, End 1: dsync: asked to give the key up"},
 	{"dating by force", "revoked, and extended", func(r *rig) { r.revoke(); r.answer("Extend", core.Reply{}) }, "windingDown", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up"},
 	{"waiting for a poll", "poll", func(r *rig) { r.pass(2 * time.Second) }, "joining", "Acquire"},
@@ -230,6 +238,7 @@ var tableCases = []tableCase{
 	{"waiting to break", "given up", func(r *rig) { r.giveUp(1) }, "gone", "Deliver 1: dsync: given up"},
 	{"waiting to break", "closing", func(r *rig) { r.step(core.Close{}) }, "gone", "Deliver 1: dsync: session closed, Unregister"},
 	{"waiting to break", "session lost", (*rig).deadline, "joining", "Load"},
+	{"waiting to break", "session lost, and somebody still holds the key", func(r *rig) { r.deadline(); r.answer("Load", r.behind(0)) }, "joining", "Register"},
 	{"waiting to break", "session lost, and registered again", func(r *rig) {
 		r.deadline()
 		r.answer("Load", r.behind(0))
@@ -272,15 +281,40 @@ var tableCases = []tableCase{
 	}, "joining", "Load"},
 	{"joining", "reply: granted", func(r *rig) { r.answer("Acquire", r.granted(5000)) }, "held", "Deliver 1: hold 1, token 5000"},
 	{"joining", "reply: queued", func(r *rig) { r.answer("Acquire", r.behind(1)) }, "waiting", "Read"},
+	{"joining", "reply: queued, and observers are to be notified", func(r *rig) {
+		queued := r.behind(1)
+		queued.Notices = []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}
+		r.answer("Acquire", queued)
+	}, "waiting", "Read, Notify"},
+	{"joining", "reply: queued behind a claim of this session that it does not know", func(r *rig) {
+		queued := r.behind(2)
+		queued.State.WaitersAhead = []driver.Waiter{{Claim: "s.77", Session: "s"}}
+		r.answer("Acquire", queued)
+	}, "waiting", "Release, Read"},
 	{"joining", "reply: too late", func(r *rig) { r.answer("Acquire", core.Reply{}) }, "joining", ""},
 	{"joining", "reply: refused", func(r *rig) { r.answer("Acquire", core.Reply{Err: driver.ErrRefused}) }, "past", "Deliver 1: dsync: refused by the store"},
 	{"joining", "reply: sealed", func(r *rig) { r.answer("Acquire", core.Reply{State: driver.State{Sealed: 1}}) }, "past", "Deliver 1: dsync: the tick is over"},
+	{"held for a tick", "done, and others for the next ones wait; the next is over, and then the last", func(r *rig) {
+		r.acquire(3, forTick(2))
+		r.acquire(4, forTick(5))
+		r.acquire(5, forTick(5))
+		r.answer("Acquire", core.Reply{State: driver.State{Sealed: 2}})
+		r.answer("Acquire", core.Reply{State: driver.State{Sealed: 5}})
+		r.claim = 3
+	}, "past", "Deliver 4: dsync: the tick is over, Deliver 5: dsync: the tick is over"},
+	{"held for a tick", "done, and another for the next one waits", func(r *rig) { r.acquire(3, forTick(2)); r.done(1) }, "leaving", "Release"},
 	{"joining", "reply: another kind", func(r *rig) {
 		r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 	}, "checking", "Load"},
 	{"joining", "no answer", func(r *rig) { r.answer("Acquire", noAnswer) }, "joining", ""},
 	{"joining", "no answer, and a pause", func(r *rig) { r.answer("Acquire", noAnswer); r.pass(time.Second) }, "joining", "Acquire"},
 	{"joining and listening", "notice: granted", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "held", "Deliver 1: hold 1, token 7000"},
+	{"joining and listening", "notice: granted, a reply from before that, and done", func(r *rig) {
+		r.listen()
+		r.notice(driver.NoticeGrant)
+		r.answer("Acquire", core.Reply{})
+		r.done(1)
+	}, "leaving", "Release"},
 	{"joining and listening", "the listener is ready, and then queued", func(r *rig) { r.listen(); r.answer("Acquire", r.behind(1)) }, "joining", "Acquire"},
 	{"joining", "notice: wake, and then queued", func(r *rig) {
 		r.answer("Acquire", r.behind(1))
@@ -350,10 +384,38 @@ var tableCases = []tableCase{
 	{"dating", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release, Acquire"},
 	{"dating", "session lost", (*rig).deadline, "leaving", "Release, Register"},
 	{"dating", "no answer, and session lost", func(r *rig) { r.answer("Extend", noAnswer); r.deadline() }, "leaving", "Release, Register"},
+	{"dating", "no answer, closing, hurry, no answer, and unregistered", func(r *rig) {
+		r.answer("Extend", noAnswer)
+		r.step(core.Close{})
+		r.step(core.Hurry{})
+		r.answer("Release", noAnswer)
+		r.answer("Unregister", core.Reply{})
+	}, "gone", "Closed: not released: \"k\""},
 	{"dating in line", "session lost", (*rig).deadline, "gone", "Register"},
 	{"held", "done, the next here fits", func(r *rig) { r.acquire(2); r.done(1) }, "held", "Freed 1, Deliver 2: hold 2, token 5001"},
 	{"held", "done, the next here waited too long", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1) }, "leaving", "Acquire and leave"},
 	{"held", "done", func(r *rig) { r.done(1) }, "leaving", "Release"},
+	{"held", "done, and the next here wants a lease", func(r *rig) { r.acquire(2, leases); r.done(1) }, "leaving", "Release"},
+	{"held", "done, the next here waited too long, and no answer", func(r *rig) {
+		r.acquire(2)
+		r.pass(time.Second)
+		r.done(1)
+		r.answer("Acquire", noAnswer)
+	}, "leaving", "Release"},
+	{"held for good", "done, applied, and a fail-over", func(r *rig) {
+		r.done(1)
+		r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
+		r.untilHeartbeat()
+		r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 2, Time: 8}})
+	}, "past", "Discard"},
+	{"held", "session lost, registered again, and then the reply to a heartbeat", func(r *rig) {
+		r.untilHeartbeat()
+		r.deadline()
+		r.acquire(9, func(w *core.Want) { w.Key = "other" })
+		r.answer("Register", core.Reply{Session: "s2"})
+		r.claim = 2
+		r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
+	}, "joining", ""},
 	{"held", "done, early", func(r *rig) { r.early(1) }, "leaving", "Release early"},
 	{"held", "done, early, no answer, and a pause", func(r *rig) { r.early(1); r.answer("Release", noAnswer); r.pass(time.Second) }, "leaving", "Release"},
 	{"held", "done, early, with a successor", func(r *rig) { r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}}); r.early(1) }, "leaving", "Release to o.2"},
@@ -404,6 +466,26 @@ var tableCases = []tableCase{
 	{"held for a long lease", "a reading shows another when the lease is over", func(r *rig) {
 		r.seenAhead(2*time.Minute, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
+	{"held for a long lease", "a reading from before its end shows another, when the lease is over", func(r *rig) {
+		r.answerAhead(2 * time.Minute)
+		r.seen(0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+	}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
+	{"held for a long lease", "session lost, and a Break here", func(r *rig) {
+		r.deadline()
+		r.acquire(2, breaks)
+		holder := core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: 5000, Until: r.clock().Add(time.Minute)}}}}
+		r.answer("Load", holder)
+		r.answer("Register", core.Reply{Session: "s2"})
+		r.answer("Load", holder)
+	}, "windingDown", "End 1: dsync: asked to give the key up"},
+	{"held for a lease", "an older Extend is answered after a later one", func(r *rig) {
+		r.pass(2 * time.Second)
+		r.extending()
+		r.extending()
+		r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})
+		r.step(core.Extended{Claim: 1, Sent: r.now.Add(-2 * time.Second), Until: r.clock().Add(4 * time.Second)})
+		r.pass(3 * time.Second)
+	}, "held", "Heartbeat"},
 	{"held", "a reading shows another, with a smaller token", func(r *rig) {
 		r.pass(time.Second)
 		r.seen(r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 4999, Weight: 1})
@@ -412,6 +494,10 @@ var tableCases = []tableCase{
 		r.pass(time.Second)
 		r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 4999, Weight: 1})
 	}, "held", "Heartbeat"},
+	{"held", "a reading shows it with a greater token", func(r *rig) {
+		r.pass(time.Second)
+		r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 5001, Weight: 1})
+	}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
 	{"held", "its holder's command is refused", func(r *rig) { r.step(core.NotHeld{Claim: 1}) }, "held", "Heartbeat"},
 	{"held", "a reading does not show it, and done, and the next here fits", func(r *rig) {
 		r.acquire(2)
@@ -557,6 +643,7 @@ var tableCases = []tableCase{
 	{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},
 	{"lingering", "time over", func(r *rig) { r.pass(2 * time.Second) }, "leaving", "Release"},
 	{"lingering", "others came", func(r *rig) { r.notice(driver.NoticeYield) }, "leaving", "Release"},
+	{"lingering", "the listener is ready", func(r *rig) { r.listen() }, "leaving", "Release, Heartbeat"},
 	{"lingering", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release"},
 	{"lingering", "closing", func(r *rig) { r.step(core.Close{}) }, "leaving", "Release"},
 	{"lingering", "session lost", func(r *rig) { r.now = r.c.Deadline(); r.step(core.Tick{}) }, "gone", ""},
@@ -610,6 +697,18 @@ var tableCases = []tableCase{
 		r.step(core.Close{})
 		r.pass(3 * time.Second)
 	}, "gone", "Freed 1: dsync: not released: dsync: session closed: the store did not answer in time: context deadline exceeded, Closed: not released: \"k\", not unregistered"},
+	{"leaving", "closing, and no answer again and again", func(r *rig) {
+		r.step(core.Close{})
+		for range 3 {
+			r.answer("Release", noAnswer)
+			r.pass(time.Second)
+		}
+	}, "gone", "Release, Freed 1: dsync: not released: dsync: session closed: no answer, Closed: not released: \"k\", not unregistered"},
+	{"leaving", "answered: not there; closing, and hurry", func(r *rig) {
+		r.answer("Release", core.Reply{})
+		r.step(core.Close{})
+		r.step(core.Hurry{})
+	}, "leaving", ""},
 	{"leaving", "hurry, no answer, and unregistered", func(r *rig) {
 		r.step(core.Close{})
 		r.step(core.Hurry{})
@@ -700,12 +799,24 @@ var tableCases = []tableCase{
 	{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(9000)) }, "leaving", "Release"},
 	{"past", "reply: as before", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(5000)) }, "past", ""},
 	{"past", "requests void", func(r *rig) { r.beat(); r.pass(time.Second) }, "past", "Discard"},
+	{"past", "discarded, and another is granted the key", func(r *rig) {
+		r.beat()
+		r.pass(time.Second)
+		r.answer("Discard", core.Reply{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1"}}})
+	}, "past", "Notify"},
 	{"past", "discarded", func(r *rig) {
 		r.beat()
 		r.pass(time.Second)
 		r.answer("Discard", core.Reply{})
 		r.beat()
 	}, "gone", ""},
+	{"past and listening", "notice: granted again, released, and requests void", func(r *rig) {
+		r.listen()
+		r.notice(driver.NoticeGrant)
+		r.answer("Release", core.Reply{Found: true})
+		r.beat()
+		r.pass(2 * time.Second)
+	}, "past", "Discard"},
 	{"gone", "unknown id in a notice", func(r *rig) {
 		r.acquire(1)
 		r.answer("Register", core.Reply{Session: "s"})

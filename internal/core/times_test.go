@@ -15,7 +15,7 @@ func most(n int64) int64 { return n - 1 }
 
 // Pauses double up to the longest pause, and both pauses and intervals are jittered.
 func TestPauses(t *testing.T) {
-	for failed, want := range []time.Duration{1, 2, 4, 5, 5} {
+	for failed, want := range map[int]time.Duration{0: 1, 1: 2, 2: 4, 3: 5, 4: 5, 40: 5, 1000: 5} {
 		want *= time.Second
 		if got := core.Pause(time.Second, 5*time.Second, failed, most); got != want {
 			t.Errorf("the longest pause after %d failures is %v, want %v", failed, got, want)
@@ -27,6 +27,55 @@ func TestPauses(t *testing.T) {
 	if a, b := core.Jitter(10*time.Second, 10, least), core.Jitter(10*time.Second, 10, most); a != 9*time.Second || b != 11*time.Second {
 		t.Errorf("an interval of 10 s lasts from %v to %v, want 9s to 11s", a, b)
 	}
+}
+
+// The margin and the grace of a grant are a tenth of it, within their bounds.
+func TestHold(t *testing.T) {
+	c := core.Config{Margin: 500 * time.Millisecond, Grace: 3 * time.Second, LeastMargin: 100 * time.Millisecond, LeastGrace: 200 * time.Millisecond, Heartbeat: 4 * time.Second, Attempt: time.Second}
+	for d, want := range map[time.Duration]time.Duration{
+		500 * time.Millisecond: 199500 * time.Microsecond,
+		time.Second:            699 * time.Millisecond,
+		3 * time.Second:        2397 * time.Millisecond,
+		time.Minute:            56440 * time.Millisecond,
+	} {
+		if got := c.Hold(d); got != want {
+			t.Errorf("a grant of %v lasts %v, want %v: the margin is %v, the grace %v", d, got, want, c.MarginOf(d), c.GraceOf(d))
+		}
+	}
+	if got, want := c.Silence(), 5400*time.Millisecond; got != want {
+		t.Errorf("the longest silence is %v, want %v", got, want)
+	}
+}
+
+// The deadline, and the time of the next heartbeat, are counted from when a heartbeat or registration was sent.
+func TestTimesCountFromTheSend(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1)
+	sent := r.now
+	r.pass(time.Second)
+	r.answer("Register", core.Reply{Session: "s"})
+	if got, want := r.c.Deadline(), sent.Add(r.cfg.Hold(r.cfg.TTL)); got != want {
+		t.Errorf("registered: the deadline is %v, want %v", got, want)
+	}
+	r.answer("Acquire", r.granted(5000))
+	r.untilHeartbeat()
+	sent = r.now
+	r.pass(time.Second)
+	r.answer("Heartbeat", core.Reply{})
+	if got, want := r.c.Deadline(), sent.Add(r.cfg.Hold(r.cfg.TTL)); got != want {
+		t.Errorf("after a heartbeat: the deadline is %v, want %v", got, want)
+	}
+	r.pass(r.cfg.Heartbeat - time.Second)
+	r.says("an interval after the heartbeat", "Heartbeat")
+}
+
+// A registration that is answered at its deadline is of no use.
+func TestRegistrationAtItsDeadline(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1)
+	r.now = r.now.Add(r.cfg.Hold(r.cfg.TTL))
+	r.answer("Register", core.Reply{Session: "s"})
+	r.says("too late", "Register")
 }
 
 // Waiters far back in the queue poll less often, and with a listener all poll about once a TTL.
@@ -64,7 +113,7 @@ func TestStagger(t *testing.T) {
 
 // A jump of the store's clock by more than the margin is reported.
 func TestJumps(t *testing.T) {
-	for jump, want := range map[time.Duration]bool{-3 * time.Second: true, 0: false, 3 * time.Second: true} {
+	for jump, want := range map[time.Duration]bool{-1200 * time.Millisecond: true, -900 * time.Millisecond: false, 0: false, 900 * time.Millisecond: false, 1200 * time.Millisecond: true} {
 		r := newRig(t)
 		r.held()
 		r.untilHeartbeat()
