@@ -163,7 +163,6 @@ type target struct {
 	kind    string // "agent", "python" or "go"
 	name    string
 	command func(starts int) *exec.Cmd
-	stops   *sync.Mutex // for one of an agent and its clients at a time: a client can't know how old a line is if both stood still
 	starts  int
 	holds   int
 	*life
@@ -242,11 +241,9 @@ func (c *chaos) torment(p *target, end time.Time) {
 			c.start(p)
 			continue
 		}
-		p.stops.Lock()
 		c.signal(p, syscall.SIGSTOP)
 		sleep([]time.Duration{agentChaosTTL / 6, agentChaosTTL / 6, agentChaosTTL * 3 / 2}[draw.IntN(3)])
 		c.signal(p, syscall.SIGCONT)
-		p.stops.Unlock()
 	}
 }
 
@@ -369,9 +366,9 @@ func TestAgentChaos(t *testing.T) {
 			serving.Wait()
 			os.RemoveAll(dir)
 		})
-		start := func(kind string, i int, stops *sync.Mutex, folder string, env []string, args ...string) {
+		start := func(kind string, i int, folder string, env []string, args ...string) {
 			name := fmt.Sprint(kind, " ", i)
-			c.start(&target{kind: kind, name: name, stops: stops, command: func(starts int) *exec.Cmd {
+			c.start(&target{kind: kind, name: name, command: func(starts int) *exec.Cmd {
 				cmd := exec.Command(args[0], args[1:]...)
 				cmd.Dir = folder
 				cmd.Env = append(append(os.Environ(), env...), "PYTHONDONTWRITEBYTECODE=1", "MONGODB_URI=",
@@ -383,14 +380,13 @@ func TestAgentChaos(t *testing.T) {
 		args, err2 := json.Marshal(r.args(r.short(agentChaosTTL)))
 		noErr(t, errors.Join(err1, err2))
 		at := func(i int) string { return "unix:" + filepath.Join(dir, fmt.Sprint(i%agents)) }
-		var stops [agents]sync.Mutex
 		for i := range agents {
-			start("agent", i, &stops[i], "", nil, bin, "agent", "--listen", at(i), "--uri", r.URI, "--db", r.DB,
+			start("agent", i, "", nil, bin, "agent", "--listen", at(i), "--uri", r.URI, "--db", r.DB,
 				"--ttl", agentChaosTTL.String(), "--connect-timeout", "1m")
 		}
 		for i := range each {
-			start("python", i, &stops[i%agents], "../examples/languages", []string{"AGENT=" + at(i)}, "python3", "-c", pythonContender)
-			start("go", i, new(sync.Mutex), "", []string{"LEASEHOLD_CHILD=contending", "LEASEHOLD_CHILD_ARGS=" + string(args)}, self)
+			start("python", i, "../examples/languages", []string{"AGENT=" + at(i)}, "python3", "-c", pythonContender)
+			start("go", i, "", []string{"LEASEHOLD_CHILD=contending", "LEASEHOLD_CHILD_ARGS=" + string(args)}, self)
 		}
 
 		if t.Failed() {

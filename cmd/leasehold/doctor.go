@@ -11,6 +11,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
+	"github.com/leasehold-go/leasehold/internal/mongoclient"
 	"github.com/spf13/cobra"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
@@ -125,7 +126,7 @@ type exam struct {
 	store  driver.Store // nil unless the probe has passed
 	log    *lastWarning // of store
 
-	hello     helloReply
+	hello     mongoclient.Hello
 	before    []string // the library's collections at the beginning
 	noJournal bool
 

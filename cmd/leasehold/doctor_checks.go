@@ -24,23 +24,10 @@ import (
 	"go.mongodb.org/mongo-driver/v2/x/mongo/driver/connstring"
 )
 
-// A helloReply is what the server says about itself.
-type helloReply struct {
-	SetName  string   `bson:"setName"`
-	Hosts    []string `bson:"hosts"`
-	Passives []string `bson:"passives"`
-	Arbiters []string `bson:"arbiters"`
-	Msg      string   `bson:"msg"`
-	Wire     int      `bson:"maxWireVersion"`
-	Version  bson.Raw `bson:"topologyVersion"`
-}
-
-// mongoDB reports whether the server is MongoDB, by the same sign as package dsync/mongo.
-func (h helloReply) mongoDB() bool { return len(h.Version) > 0 }
-
-func (h helloReply) topology() string {
+// topologyOf describes how the servers are joined.
+func topologyOf(h mongoclient.Hello) string {
 	switch {
-	case h.Msg == "isdbgrid":
+	case h.Sharded():
 		return "sharded cluster"
 	case h.SetName != "":
 		return fmt.Sprintf("replica set of %d", max(1, len(h.Hosts)+len(h.Passives)+len(h.Arbiters)))
@@ -62,7 +49,7 @@ func (e *exam) checkServer(ctx context.Context) finding {
 			Version string `bson:"version"`
 		} `bson:"ferretdb"`
 	}
-	product, version := "MongoDB", fmt.Sprintf("of unknown version (wire version %d)", e.hello.Wire)
+	product, version := "MongoDB", fmt.Sprintf("of unknown version (wire version %d)", e.hello.MaxWireVersion)
 	// The strict Stable API has no buildInfo.
 	if err := e.command(ctx, "admin", bson.D{{Key: "buildInfo", Value: 1}}, &build); err == nil {
 		version = plain(build.Version)
@@ -70,35 +57,28 @@ func (e *exam) checkServer(ctx context.Context) finding {
 	switch {
 	case build.FerretDB.Version != "":
 		product, version = "FerretDB", plain(strings.TrimPrefix(build.FerretDB.Version, "v"))
-	case !e.hello.mongoDB():
+	case !e.hello.MongoDB():
 		product = "compatible with MongoDB"
 	}
 	name := product + " " + version
-	f := found("%s, %s; this project's tests ran on it", name, e.hello.topology())
+	f := found("%s, %s; this project's tests ran on it", name, topologyOf(e.hello))
 	if !slices.Contains(runLive(), name) {
-		f.Found = fmt.Sprintf("%s, %s; this project's tests did not run on it", name, e.hello.topology())
+		f.Found = fmt.Sprintf("%s, %s; this project's tests did not run on it", name, topologyOf(e.hello))
 		f.Do = "report this output, please: https://github.com/leasehold-go/leasehold/issues"
 	}
 	if len(e.hello.Arbiters) > 0 && len(e.hello.Hosts)+len(e.hello.Passives) == 2 {
 		f = f.advise(levelWarn, "replace the arbiter by a member with data: if one of the two others stands still, no lock is granted or kept")
 	}
-	return f.with("product", product).with("version", version).with("topology", e.hello.topology())
+	return f.with("product", product).with("version", version).with("topology", topologyOf(e.hello))
 }
 
 // collections returns the names of the library's collections.
 func (e *exam) collections(ctx context.Context) ([]string, error) {
 	all, err := e.db.ListCollectionNames(ctx, bson.D{}, options.ListCollections().SetAuthorizedCollections(true))
 	return slices.DeleteFunc(all, func(name string) bool {
-		return name != e.target.collection && !strings.HasPrefix(name, e.target.collection+noticesSuffix)
+		return name != e.target.collection && !strings.HasPrefix(name, e.target.collection+mongoclient.NoticeSuffix)
 	}), err
 }
-
-const (
-	noticesSuffix = ".notices."
-
-	// noticeCollections is the default of dsyncmongo.Options.NoticeCollections.
-	noticeCollections = 64
-)
 
 // A privilege is an entry in the reply to connectionStatus.
 type privilege struct {
@@ -158,11 +138,11 @@ func (e *exam) checkRights(ctx context.Context) finding {
 		l = levelWarn // without those on the collections of notices, waiters poll
 	}
 	var onNotices []string
-	for n := range noticeCollections + 1 {
-		onNotices = append(onNotices, lacks(fmt.Sprint(e.target.collection, noticesSuffix, n), "find", "insert", "createCollection", "convertToCapped")...)
+	for n := range mongoclient.DefaultNotices + 1 {
+		onNotices = append(onNotices, lacks(fmt.Sprint(e.target.collection, mongoclient.NoticeSuffix, n), "find", "insert", "createCollection", "convertToCapped")...)
 	}
 	slices.Sort(onNotices)
-	add(fmt.Sprint(noticesSuffix, "0 to .", noticeCollections), slices.Compact(onNotices))
+	add(fmt.Sprint(mongoclient.NoticeSuffix, "0 to .", mongoclient.DefaultNotices), slices.Compact(onNotices))
 	if len(missing) > 0 {
 		u := status.Info.Users[0]
 		f = finding{Found: "missing: " + strings.Join(missing, ", ")}.
@@ -189,7 +169,7 @@ func (e *exam) ownRecord() string { return "p/doctor/" + e.id }
 // concern returns the write concern of the library. A replica set journals majority writes by default.
 func (e *exam) concern() bson.D {
 	c := bson.D{{Key: "w", Value: "majority"}, {Key: "wtimeout", Value: max(1, (e.target.timeout * 7 / 8).Milliseconds())}}
-	if e.hello.mongoDB() && !e.noJournal {
+	if e.hello.MongoDB() && !e.noJournal {
 		c = append(c, bson.E{Key: "j", Value: true})
 	}
 	return c
@@ -228,7 +208,7 @@ func (e *exam) checkWrites(ctx context.Context) finding {
 		return e.failed(err)
 	}
 	f := found("confirmed by a majority, in %s", span(took)).with("took_ms", statusjson.Milliseconds(took))
-	if e.hello.mongoDB() {
+	if e.hello.MongoDB() {
 		f.Found = fmt.Sprintf("confirmed by a majority and the journal, in %s", span(took))
 	}
 	var r struct {

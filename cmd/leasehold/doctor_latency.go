@@ -187,7 +187,7 @@ func (e *exam) checkLeft(ctx context.Context) finding {
 				e.target.db, e.target.collection, ids)
 	}
 	f := found("records removed: %d", r.N)
-	if e.hello.mongoDB() && e.store != nil {
+	if e.hello.MongoDB() && e.store != nil {
 		f.Found += "; the record of the probe stays, as after any Open"
 	}
 	after, _ := e.collections(ctx)

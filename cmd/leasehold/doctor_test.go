@@ -18,6 +18,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/mongoclient"
 	"github.com/leasehold-go/leasehold/internal/mongofake"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -331,7 +332,7 @@ func TestDoctorNamesWhatIsWrong(t *testing.T) {
 
 // noticeNames returns the names of all collections of notices.
 func noticeNames() (names []string) {
-	for n := range noticeCollections + 1 {
+	for n := range mongoclient.DefaultNotices + 1 {
 		names = append(names, fmt.Sprint("leasehold.notices.", n))
 	}
 	return names

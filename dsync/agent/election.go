@@ -61,9 +61,13 @@ func (h *Handler) elected(ctx context.Context, out *stream, want engine.Want) (h
 
 // A leaderView is the JSON form of a [leader.Leader].
 type leaderView struct {
-	Term  int64 `json:"term"`
-	Token int64 `json:"token"`
-	holder
+	Term    int64           `json:"term"`
+	Token   int64           `json:"token"`
+	Name    string          `json:"name"`
+	Host    string          `json:"host"`
+	PID     int             `json:"pid"`
+	Session string          `json:"session"`
+	Since   statusjson.Time `json:"since"`
 	statusjson.Value
 }
 
@@ -72,7 +76,7 @@ func newLeaderLine(l leader.Leader) leaderLine {
 		return leaderLine{}
 	}
 	return leaderLine{&leaderView{
-		l.Term, l.Token, holder{l.Name, l.Host, l.PID, l.Session, statusjson.Time{Time: l.Since}}, statusjson.NewValue(l.Value),
+		l.Term, l.Token, l.Name, l.Host, l.PID, l.Session, statusjson.Time{Time: l.Since}, statusjson.NewValue(l.Value),
 	}}
 }
 

@@ -256,15 +256,6 @@ func statusOf(err error) int {
 	return http.StatusGatewayTimeout
 }
 
-// A holder is a process that holds a key.
-type holder struct {
-	Name    string          `json:"name"`
-	Host    string          `json:"host"`
-	PID     int             `json:"pid"`
-	Session string          `json:"session"`
-	Since   statusjson.Time `json:"since"`
-}
-
 // failed answers a request whose hold could not be acquired.
 func (h *Handler) failed(ctx context.Context, w http.ResponseWriter, key string, err error) {
 	status := statusOf(err)
@@ -276,7 +267,8 @@ func (h *Handler) failed(ctx context.Context, w http.ResponseWriter, key string,
 			status, line.Error = statusOf(err), err.Error()
 		case len(st.Holders) > 0:
 			p := st.Holders[0]
-			line.Holder = &holder{p.Name, p.Host, p.PID, p.Session, statusjson.Time{Time: p.Since}}
+			holder := statusjson.NewParticipant(p, false, st.Now)
+			line.Holder = &holder
 			line.Error = fmt.Sprintf("%q is held by %v", key, p)
 		}
 	}

@@ -37,8 +37,8 @@ type (
 		Leader *leaderView `json:"leader"`
 	}
 	errorLine struct {
-		Error  string  `json:"error"`
-		Holder *holder `json:"holder,omitempty"`
+		Error  string                  `json:"error"`
+		Holder *statusjson.Participant `json:"holder,omitempty"`
 	}
 )
 

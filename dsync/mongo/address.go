@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leasehold-go/leasehold/internal/mongoclient"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -21,14 +22,11 @@ import (
 const (
 	observersAddress = 0
 
-	// The default and the greatest number of collections for notices to sessions.
-	defaultNoticeCollections = 64
-	maxNoticeCollections     = 1_000
+	// The greatest number of collections for notices to sessions.
+	maxNoticeCollections = 1_000
 
 	// noticeCollectionSize, in bytes, is enough for about nine hundred notices. A new cursor reads them all.
 	noticeCollectionSize = 128 << 10
-
-	noticeSuffix = ".notices."
 )
 
 // longestSuffix is the length of the longest suffix in the name of a notice collection.
@@ -36,7 +34,7 @@ var longestSuffix = len(noticeCollection("", maxNoticeCollections))
 
 // noticeCollection returns the name of the notice collection with that address.
 func noticeCollection(collection string, address int) string {
-	return fmt.Sprint(collection, noticeSuffix, address)
+	return fmt.Sprint(collection, mongoclient.NoticeSuffix, address)
 }
 
 // notifies reports whether this store sends notices and can listen.
@@ -114,7 +112,7 @@ func (s *store) createNoticeCollection(ctx context.Context, address int) error {
 func (s *store) findNoticeCollections(ctx context.Context, own int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Second) // short, because it delays the NoticeReady
 	defer cancel()
-	prefix := s.collection + noticeSuffix
+	prefix := s.collection + mongoclient.NoticeSuffix
 	raw, err := s.run(ctx, bson.D{
 		e("listCollections", 1), e("filter", bson.D{e("name", bson.D{e("$gt", prefix), e("$lt", prefix+":")})}), // ':' is the character after '9'
 		e("nameOnly", true), e("authorizedCollections", true), // with these, the command needs no further privilege
@@ -187,6 +185,6 @@ func troubleOf(err error) trouble {
 // warn logs each trouble once.
 func (s *store) warn(t trouble, err error) {
 	if _, said := s.warned.LoadOrStore(t, true); !said {
-		s.log.Warn("leasehold: "+string(t), slog.String("collections", s.collection+noticeSuffix+"*"), slog.Any("error", err))
+		s.log.Warn("leasehold: "+string(t), slog.String("collections", s.collection+mongoclient.NoticeSuffix+"*"), slog.Any("error", err))
 	}
 }

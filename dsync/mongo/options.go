@@ -8,6 +8,7 @@ import (
 	"github.com/leasehold-go/leasehold/clockcheck"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/internal/logs"
+	"github.com/leasehold-go/leasehold/internal/mongoclient"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
@@ -75,7 +76,7 @@ func (o *Options) withDefaults() Options {
 		r.Collection = defaultCollection
 	}
 	if r.NoticeCollections == 0 {
-		r.NoticeCollections = defaultNoticeCollections
+		r.NoticeCollections = mongoclient.DefaultNotices
 	}
 	r.Session.Logger = logs.OrDefault(r.Session.Logger)
 	return r
@@ -106,7 +107,7 @@ func checkNames(db *mongo.Database, collection string) error {
 
 func checkNoticeCollections(n int) error {
 	if n < 1 || n > maxNoticeCollections {
-		return fmt.Errorf("mongo: NoticeCollections is %d; it must be from 1 to %d, or 0 for the default, %d", n, maxNoticeCollections, defaultNoticeCollections)
+		return fmt.Errorf("mongo: NoticeCollections is %d; it must be from 1 to %d, or 0 for the default, %d", n, maxNoticeCollections, mongoclient.DefaultNotices)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/mongoclient"
 	"go.mongodb.org/mongo-driver/v2/bson"
 )
 
@@ -55,12 +56,9 @@ func (s *store) hello(ctx context.Context) (server, error) {
 		return server{}, err
 	}
 	var r struct {
-		SetName         string    `bson:"setName"`
-		Msg             string    `bson:"msg"`
-		TopologyVersion bson.Raw  `bson:"topologyVersion"`
-		LocalTime       time.Time `bson:"localTime"`
-		MaxWireVersion  int       `bson:"maxWireVersion"`
+		mongoclient.Hello `bson:",inline"`
 
+		LocalTime  time.Time     `bson:"localTime"`
 		Me         string        `bson:"me"`
 		ElectionID bson.ObjectID `bson:"electionId"`
 		SetVersion int64         `bson:"setVersion"`
@@ -68,12 +66,10 @@ func (s *store) hello(ctx context.Context) (server, error) {
 	if err := bson.Unmarshal(raw, &r); err != nil {
 		return server{}, fmt.Errorf("decode the reply: %w", err)
 	}
-	// MongoDB 4.4 and later return a topologyVersion. If a MongoDB server, perhaps an old mongos, does not, it is
-	// merely treated as portable.
-	v := server{topology: standalone, portable: len(r.TopologyVersion) == 0, wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
+	v := server{topology: standalone, portable: !r.MongoDB(), wireVersion: r.MaxWireVersion, now: r.LocalTime, at: time.Now()}
 	v.committed, _ = opTime(raw, "lastWrite", "majorityOpTime")
 	switch {
-	case r.Msg == "isdbgrid":
+	case r.Sharded():
 		v.topology = sharded
 	case r.SetName != "":
 		v.topology = replicaSet

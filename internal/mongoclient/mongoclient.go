@@ -1,5 +1,5 @@
-// Package mongoclient has the client options that suit a lease. Package dsync/mongo makes its own clients with them,
-// and the command leasehold compares a connection string with them.
+// Package mongoclient has what both package dsync/mongo and the command leasehold know: the client options that suit a
+// lease, how to tell servers apart, and the names of collections.
 package mongoclient
 
 import (
