@@ -320,6 +320,10 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		if want := []string{"k/new", "s/new", sweepRecord}; !slices.Equal(left, want) {
 			t.Errorf("%q are left, want %q", left, want)
 		}
+		// A session with such a record is not registered, and others expire it.
+		if _, err := store.Heartbeat(t.Context(), "new", nil); !errors.Is(err, driver.ErrSessionExpired) {
+			t.Errorf("Heartbeat of a session that is not registered: %v, want ErrSessionExpired", err)
+		}
 		// Send the commands for which the records were created.
 		if _, err := store.Register(t.Context(), driver.Member{ID: "new", TTL: time.Minute}); err != nil {
 			t.Error(err)

@@ -17,8 +17,11 @@ type revocationRecord struct {
 // revoked returns an expression: the record's list of revocations.
 func revoked() bson.D { return list("$rev") }
 
-// notExpired adds to query the condition that the session has not expired.
-func notExpired(query bson.D) bson.D { return append(query, e("dead", bson.D{e("$ne", true)})) }
+// registered adds to query the conditions that the session was registered and has not expired. A record without a ttl
+// is one that create has made for a command that never came. Others would expire its session at once.
+func registered(query bson.D) bson.D {
+	return append(query, e("ttl", bson.D{e("$exists", true)}), e("dead", bson.D{e("$ne", true)}))
+}
 
 // Heartbeat implements [driver.Store]. After an early release it also sends hello, until the release is known to be
 // committed.
@@ -43,7 +46,7 @@ func (s *store) heartbeat(ctx context.Context, query bson.D, given []driver.Revo
 	}
 	var r sessionRecord
 	found, err := s.modify(ctx, modify{
-		query:  notExpired(query),
+		query:  registered(query),
 		update: bson.A{update},
 		fields: bson.D{e("at", 1), e("rev", 1)},
 	}, &r)
@@ -75,7 +78,7 @@ func (s *store) revoke(ctx context.Context, query bson.D, r driver.Revocation) (
 	entry := literal(revocationRecord(r))
 	var record sessionRecord
 	found, err := s.modify(ctx, modify{
-		query: notExpired(query),
+		query: registered(query),
 		update: bson.A{set(e("rev", op("$cond", op("$in", entry, revoked()), "$rev",
 			op("$concatArrays", revoked(), bson.A{entry}))))},
 		fields: bson.D{e("p", 1)},

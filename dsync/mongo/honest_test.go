@@ -92,9 +92,7 @@ func (db *executor) answer(c call) bson.D {
 	if id == "" {
 		id = text(c, "updates", "0", "q", "_id")
 	}
-	_, alive := c.cmd.Lookup("query", "dead").DocumentOK()
-	_, known := c.cmd.Lookup("query", "ttl").DocumentOK()
-	heartbeat := alive && !known // not a Register
+	heartbeat, _ := c.cmd.Lookup("query", "ttl", "$exists").BooleanOK() // or a Revoke; a Register wants no ttl
 	switch {
 	case c.name == "insert":
 		for _, doc := range must(c.cmd.Lookup("documents").Array().Values()) {

@@ -18,7 +18,7 @@ func (s *store) Observe(ctx context.Context, session string, seq int64, keys []s
 		list = literal(keys)
 	}
 	found, _, err := s.update(ctx, bson.D{
-		e("q", notExpired(sessionQuery(session))),
+		e("q", registered(sessionQuery(session))),
 		e("u", bson.A{set(
 			e("obs", op("$cond", newer, list, "$obs")),
 			e("list", op("$cond", newer, seq, "$list")),

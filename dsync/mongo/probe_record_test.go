@@ -230,7 +230,7 @@ func TestOpenRepeatsAnInterruptedProbe(t *testing.T) {
 
 // The probe's commands must not change unless probeVersion is raised.
 func TestProbeVersion(t *testing.T) {
-	const version, want = "9", "424bb0c9aeec47a4"
+	const version, want = "10", "22bd5b8eb813ab5d"
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()

@@ -107,7 +107,7 @@ func must[T any](v T, err error) T {
 }
 
 // Heartbeat, Revoke and Observe write only to records of sessions that have not expired, so none of them can undo an
-// expiry.
+// expiry. Nor does any of them succeed for a record that was only made for a Register: others expire such a session.
 func TestHeartbeatIsForTheLiving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
@@ -123,6 +123,9 @@ func TestHeartbeatIsForTheLiving(t *testing.T) {
 			c := f.took()[i]
 			if dead, is := c.cmd.Lookup(append(query, "dead", "$ne")...).BooleanOK(); !is || !dead {
 				t.Errorf("%s is not only for sessions that have not expired: %v", c.name, c.cmd)
+			}
+			if has, is := c.cmd.Lookup(append(query, "ttl", "$exists")...).BooleanOK(); !is || !has {
+				t.Errorf("%s is not only for sessions that were registered: %v", c.name, c.cmd)
 			}
 			if up, _ := c.cmd.Lookup("upsert").BooleanOK(); up {
 				t.Errorf("%s would create a session: %v", c.name, c.cmd)
