@@ -45,6 +45,42 @@ func TestCostOfOpen(t *testing.T) {
 	})
 }
 
+// A leasehold run of a short command sends five commands if the server has passed the probe: Open's check, Register, the
+// short Acquire and Release, and Unregister. On a replica set, three of them wait for a majority.
+func TestCostOfAShortProgram(t *testing.T) {
+	lab.Each(t, server.Need{MongoDB: true}, func(t *testing.T, s *server.Server) {
+		spy := newSpy(newRoom(t, s))
+		for range 2 { // the first is probed
+			spy.forget()
+			cmd := spy.command("run", "--ttl", "5m", "--connect-timeout", "1m")
+			cmd.Args = append(cmd.Args, "short", "--", "true")
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("leasehold run: %v: %s", err, out)
+			}
+		}
+		var sent, waited []string
+		for _, c := range spy.took("") {
+			if c.Name == "hello" || c.Name == "endSessions" || c.Name == "ping" {
+				continue // the driver sends these, too
+			}
+			sent = append(sent, c.Name)
+			if w, _ := c.Body.Lookup("writeConcern", "w").StringValueOK(); w == "majority" {
+				waited = append(waited, c.Name)
+			}
+		}
+		want := []string{"findAndModify", "findAndModify", "update", "update", "findAndModify"}
+		if !slices.Equal(sent, want) {
+			t.Errorf("sent %v, want %v", sent, want)
+		}
+		if s.Has(server.Need{Oplog: true}) && !s.Has(server.Need{Sharded: true}) {
+			want = []string{"findAndModify", "update", "findAndModify"}
+		}
+		if !slices.Equal(waited, want) {
+			t.Errorf("waited for a majority in %v, want %v", waited, want)
+		}
+	})
+}
+
 func TestCostUncontended(t *testing.T) {
 	const n = 20
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {

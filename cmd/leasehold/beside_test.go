@@ -63,7 +63,7 @@ func TestKeeperReapsOrphans(t *testing.T) {
 		done
 		(setsid sh -c 'echo $$ >>%[1]s; read x <%[2]s' >/dev/null 2>&1 &)
 		exec sleep 1000`, pids, gate)
-	k, err := startKeeper(a, []string{"sh", "-c", script}, nil, false)
+	k, err := startKeeper(a, []string{"sh", "-c", script}, false)
 	noErr(t, err)
 	k.tell(hour())
 	k.pgid = (<-k.reports).Started
@@ -205,7 +205,7 @@ func TestRunPassesSystemdSockets(t *testing.T) {
 // that fit into the pipe.
 func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
-	k, err := startKeeper(a, []string{"sleep", "1000"}, nil, false)
+	k, err := startKeeper(a, []string{"sleep", "1000"}, false)
 	noErr(t, err)
 	defer func() { k.kill(); k.wait() }()
 	k.tell(hour())
@@ -230,7 +230,7 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 // SIGTERM. Before that order it ignores SIGUSR1.
 func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
-	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
+	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, false)
 	noErr(t, err)
 	k.tell(order{Signal: int(syscall.SIGUSR1)})
 	k.tell(order{Signal: int(syscall.SIGTERM)})

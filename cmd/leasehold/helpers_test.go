@@ -27,14 +27,14 @@ type result struct {
 // the flags name. MONGODB_URI is not set.
 func command(t *testing.T, store driver.Store, args ...string) result {
 	t.Helper()
-	var out, err bytes.Buffer
+	var out, err screen // the keeper copies its output while leasehold writes messages
 	a := &app{
 		stdin: strings.NewReader(""), stdout: &out, stderr: &err,
 		getenv: func(string) string { return "" },
 		store:  store,
 	}
 	status := a.main(t.Context(), args)
-	return result{status, out.String(), err.String()}
+	return result{status, out.take(), err.take()}
 }
 
 // A screen collects what a running command writes.

@@ -143,12 +143,18 @@ func (j *job) run(ctx context.Context, a *app) error {
 }
 
 // turns connects and calls turn once. In an election it calls turn again after each loss of the
-// leadership, unless a signal has asked leasehold to end.
+// leadership, unless a signal has asked leasehold to end. The keeper starts while leasehold connects and acquires the
+// key, because it takes as long.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
+	k, err := j.keeper(a, sig)
+	if err != nil {
+		return err
+	}
+	defer func() { k.end() }()
 	var s *dsync.Session
-	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
+	err = sig.cancels(ctx, func(ctx context.Context) (err error) {
 		s, err = j.connect(ctx, a, heartbeats)
 		return err
 	})
@@ -159,17 +165,33 @@ func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 		return err
 	}
 	for {
-		err := j.turn(ctx, a, s, sig, heartbeats)
+		err := j.turn(ctx, a, s, sig, heartbeats, k)
 		if !j.campaignsAgain(err, sig) {
 			return err
 		}
 		a.say(err)
+		k.end()
+		if k, err = j.keeper(a, sig); err != nil {
+			return err
+		}
 	}
+}
+
+// keeper starts a keeper for the command.
+func (j *job) keeper(a *app, sig *signals) (*keeper, error) {
+	if a.noKeeper {
+		return &keeper{waited: true}, nil
+	}
+	k, err := startKeeper(a, j.command, sig.terminal != nil)
+	if err != nil {
+		return nil, fmt.Errorf("the keeper process, which runs the command, could not be started: %w", err)
+	}
+	return k, nil
 }
 
 // turn waits for the key once, and runs the command while the key is held. It does not run a command
 // that has already succeeded.
-func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, heartbeats <-chan struct{}) error {
+func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, heartbeats <-chan struct{}, k *keeper) error {
 	var h *engine.Hold
 	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
 		h, err = j.hold(ctx, s)
@@ -191,7 +213,7 @@ func (j *job) turn(ctx context.Context, a *app, s *dsync.Session, sig *signals, 
 	if j.kind == driver.KindPeriodic {
 		j.tell(a, fmt.Sprintf("%q runs for the tick %s", j.key, tickText(j.tick)))
 	}
-	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig}).do()
+	err = (&work{job: j, app: a, hold: h, heartbeats: heartbeats, signals: sig, keeper: k}).do()
 	if left := j.atLeast - time.Since(granted); left >= time.Millisecond {
 		h.ReleaseBy(driver.Release{Keep: left})
 	}
@@ -242,11 +264,12 @@ func (j *job) campaignsAgain(err error, sig *signals) bool {
 }
 
 // release releases the key, if it is still held. If the server does not answer within
-// releaseTimeout, the release goes on in the background, and close waits for it.
+// releaseTimeout, the release goes on in the background, and close waits for it. A majority need not confirm the
+// release, because one confirms the end of the session, which close waits for.
 func (j *job) release(a *app, h *engine.Hold) {
 	ctx, cancel := context.WithTimeout(context.Background(), releaseTimeout)
 	defer cancel()
-	if err := h.Release(ctx); err != nil && !errors.Is(err, dsync.ErrLost) && ctx.Err() == nil {
+	if err := h.ReleaseEarly(ctx); err != nil && !errors.Is(err, dsync.ErrLost) && ctx.Err() == nil {
 		j.notReleased(a, err)
 	}
 }
@@ -339,6 +362,7 @@ type work struct {
 	hold       *engine.Hold
 	heartbeats <-chan struct{}
 	signals    *signals
+	keeper     *keeper
 }
 
 // do runs the command and returns when its whole process group is dead. The error is nil if the command succeeded. If
@@ -348,18 +372,15 @@ func (w *work) do() error {
 	terminal := w.signals.terminal
 	w.signals.forward(true)
 	defer w.signals.forward(false)
-	k, err := startKeeper(w.app, w.command, w.environment(w.hold), terminal != nil)
-	if err != nil {
-		return fmt.Errorf("the keeper process, which runs the command, could not be started: %w", err)
-	}
 	defer terminal.takeBack()
-	w.renew(k)
+	k := w.keeper
+	w.renew()
 	var late <-chan time.Time // fires if the keeper has not stopped the command in time
 	for {
 		select {
 		case <-w.heartbeats:
 			if lost != nil {
-				w.renew(k)
+				w.renew()
 			}
 		case s := <-w.signals.c:
 			if s == syscall.SIGTSTP {
@@ -398,10 +419,10 @@ func (w *work) do() error {
 }
 
 // renew sends the keeper the deadline of the hold, unless the deadline has passed.
-func (w *work) renew(k *keeper) {
+func (w *work) renew() {
 	now := clock() // read the clock before Left; otherwise the deadline can be too late
 	if left := w.hold.Left(); left > 0 {
-		k.tell(order{Stop: now + left, Kill: now + left + w.grace})
+		w.keeper.tell(order{Stop: now + left, Kill: now + left + w.grace, Env: w.environment(w.hold)})
 	}
 }
 

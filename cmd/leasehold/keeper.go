@@ -5,7 +5,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -14,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,11 +22,12 @@ type keeper struct {
 	orders  *os.File
 	reports chan report // closed when the keeper has exited
 	pgid    int         // the command's process group; 0: not known
+	waited  bool        // wait has returned
 }
 
 // startKeeper starts a keeper, which starts the command when it gets its first deadline. If jobControl
 // is true, the command can use the controlling terminal.
-func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error) {
+func startKeeper(a *app, command []string, jobControl bool) (*keeper, error) {
 	becomeReaper()
 	self, err := executable()
 	if err != nil {
@@ -53,8 +52,7 @@ func startKeeper(a *app, command, env []string, jobControl bool) (*keeper, error
 		return nil, err
 	}
 	defer closeFiles()
-	k.cmd.Args = append([]string{"leasehold", keepName, fmt.Sprintf("--orders=%d", at[0]), fmt.Sprintf("--reports=%d", at[1]), "--"}, forSockets(command)...)
-	k.cmd.Env = append(os.Environ(), env...)
+	k.cmd.Args = append([]string{"leasehold", keepName, strconv.Itoa(at[0]), strconv.Itoa(at[1])}, forSockets(command)...)
 	k.cmd.Stdin, k.cmd.Stdout, k.cmd.Stderr = a.stdin, a.stdout, a.stderr
 	k.cmd.ExtraFiles = files
 	// The keeper has its own process group, so that signals to leasehold's group, such as a stop
@@ -128,13 +126,14 @@ func forSockets(command []string) []string {
 func (k *keeper) tell(o order) {
 	line, err := json.Marshal(o)
 	if err != nil {
-		panic(err) // can't happen: an order has only numbers
+		panic(err) // can't happen: an order has only numbers and strings
 	}
 	c, err := k.orders.SyscallConn()
 	if err != nil {
 		return // closed
 	}
-	// Writes to the pipe don't block, and a line is written either whole or not at all.
+	// Writes to the pipe don't block, and a line is written either whole or not at all, because it is shorter than
+	// PIPE_BUF: the longest, with the environment, has a key of at most 512 bytes.
 	c.Write(func(fd uintptr) bool {
 		for {
 			if _, err := unix.Write(int(fd), append(line, '\n')); !errors.Is(err, unix.EINTR) {
@@ -162,6 +161,15 @@ func (k *keeper) wait() {
 	if k.pgid != 0 {
 		reapGroup(k.pgid)
 	}
+	k.waited = true
+}
+
+// end ends the keeper, unless wait has returned.
+func (k *keeper) end() {
+	if !k.waited {
+		k.kill()
+		k.wait()
+	}
 }
 
 // statusOf returns the exit status that a shell reports for a command that has ended.
@@ -173,7 +181,7 @@ func statusOf(w syscall.WaitStatus) int {
 }
 
 // An order is a message from leasehold to the keeper: a line of JSON. The first order that has Stop
-// and Kill makes the keeper start the command.
+// and Kill makes the keeper start the command, and Env is added to the command's environment.
 type order struct {
 	// The command's group gets SIGTERM at the time Stop and SIGKILL at the time Kill, both by
 	// [clock]. An order with a Signal does not change them.
@@ -181,6 +189,8 @@ type order struct {
 
 	// Signal is a signal to forward to the command; 0: none.
 	Signal int
+
+	Env []string
 }
 
 // A report is a message from the keeper to leasehold: a line of JSON. The first report says that
@@ -196,44 +206,39 @@ type report struct {
 
 const keepName = "keep-command"
 
-// newKeep returns the hidden command that runs leasehold as a keeper.
-func newKeep() *cobra.Command {
-	var ordersAt, reportsAt int
-	c := &cobra.Command{
-		Use:    keepName + " -- COMMAND [ARG...]",
-		Hidden: true,
-		Args:   cobra.MinimumNArgs(1),
-		RunE: func(_ *cobra.Command, command []string) error {
-			orders, reports := os.NewFile(uintptr(ordersAt), "orders"), os.NewFile(uintptr(reportsAt), "reports")
-			if orders == nil || reports == nil {
-				return usagef("%s is only for leasehold itself", keepName)
-			}
-			syscall.CloseOnExec(ordersAt) // the command inherits all descriptors but these two
-			syscall.CloseOnExec(reportsAt)
-			// The keeper must survive signals that systemd sends to all processes of a service: if
-			// the keeper died, the command would be killed at once, without its grace.
-			catch()
-			// leasehold ignores SIGTTOU, and its child, the keeper, inherits that. The keeper catches the signal, so
-			// that the command does not ignore it, too.
-			signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
-			k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
-			go func() {
-				defer close(k.orders)
-				for lines := json.NewDecoder(orders); ; {
-					var o order
-					if lines.Decode(&o) != nil {
-						return
-					}
-					k.orders <- o
-				}
-			}()
-			k.run(command)
-			return nil
-		},
+// keepMain runs leasehold as a keeper if the arguments say so. It does not need the commands, whose construction takes
+// longer than the start of a small program.
+func keepMain(args []string) (isKeeper bool) {
+	if len(args) < 4 || args[0] != keepName {
+		return false
 	}
-	c.Flags().IntVar(&ordersAt, "orders", 3, "descriptor to read orders from")
-	c.Flags().IntVar(&reportsAt, "reports", 4, "descriptor to write reports to")
-	return c
+	ordersAt, err := strconv.Atoi(args[1])
+	reportsAt, wrong := strconv.Atoi(args[2])
+	if err != nil || wrong != nil {
+		return false
+	}
+	orders, reports := os.NewFile(uintptr(ordersAt), "orders"), os.NewFile(uintptr(reportsAt), "reports")
+	syscall.CloseOnExec(ordersAt) // the command inherits all descriptors but these two
+	syscall.CloseOnExec(reportsAt)
+	// The keeper must survive signals that systemd sends to all processes of a service: if
+	// the keeper died, the command would be killed at once, without its grace.
+	catch()
+	// leasehold ignores SIGTTOU, and its child, the keeper, inherits that. The keeper catches the signal, so
+	// that the command does not ignore it, too.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGTTOU)
+	k := &keep{orders: make(chan order), reports: json.NewEncoder(reports)}
+	go func() {
+		defer close(k.orders)
+		for lines := json.NewDecoder(orders); ; {
+			var o order
+			if lines.Decode(&o) != nil {
+				return
+			}
+			k.orders <- o
+		}
+	}()
+	k.run(args[3:])
+	return true
 }
 
 // A keep is the state of the keeper process. The keeper runs the command, and stops it at a deadline, whatever happens
@@ -271,6 +276,7 @@ func (k *keep) run(command []string) {
 	}
 
 	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), o.Env...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	// The kernel sends Pdeathsig when the thread that started the command ends, even if the process

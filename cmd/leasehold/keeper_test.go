@@ -26,7 +26,7 @@ func newKept(t *testing.T, o order) kept {
 	script := fmt.Sprintf(`trap 'echo term >>%s.term' TERM; (trap '' TERM; echo >%s.child; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, k.file, k.file, k.file)
 	a := &app{stdin: strings.NewReader(""), stdout: io.Discard, stderr: io.Discard}
 	var err error
-	if k.keeper, err = startKeeper(a, []string{"sh", "-c", script}, nil, false); err != nil {
+	if k.keeper, err = startKeeper(a, []string{"sh", "-c", script}, false); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { k.kill(); k.wait() })
@@ -93,7 +93,7 @@ func TestKeeperStopsForGood(t *testing.T) {
 // leasehold was frozen.
 func TestKeeperStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
-	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, nil, false)
+	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, false)
 	noErr(t, err)
 	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {

@@ -59,6 +59,9 @@ import (
 )
 
 func main() {
+	if keepMain(os.Args[1:]) {
+		return
+	}
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
@@ -72,6 +75,7 @@ type app struct {
 	target         target       // from the flags
 	trace          string       // from the flags: a file name, or ""
 	frame          *display     // if not nil, stdout is a buffer whose text will be shown on this display
+	noKeeper       bool         // for tests in bubbles, whose time stands still while a goroutine reads from a process
 }
 
 // main runs the command line and returns the exit status.

@@ -17,8 +17,8 @@ const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
 // The test binary can also run as leasehold, and as leasehold's keeper.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == keepName {
-		main()
+	if keepMain(os.Args[1:]) {
+		return
 	}
 	if os.Getenv(onMemory) != "" {
 		store := dsynctest.NewMemory()

@@ -243,5 +243,5 @@ The command's environment has
 
 // runners returns the subcommands that run a command under a lock.
 func runners(a *app) []*cobra.Command {
-	return []*cobra.Command{newRun(a), newOnce(a), newElect(a), newKeep()}
+	return []*cobra.Command{newRun(a), newOnce(a), newElect(a)}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"os"
@@ -147,10 +146,10 @@ func start(ctx context.Context, store driver.Store, args ...string) (out *screen
 	out = new(screen)
 	done := make(chan result, 1)
 	go func() {
-		var bad bytes.Buffer
+		var bad screen
 		a := &app{stdin: strings.NewReader(""), stdout: out, stderr: &bad, getenv: func(string) string { return "" }, store: store}
 		status := a.main(ctx, args)
-		done <- result{status, out.take(), bad.String()}
+		done <- result{status, out.take(), bad.take()}
 	}()
 	return out, done
 }

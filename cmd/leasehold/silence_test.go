@@ -46,7 +46,7 @@ func TestWaitSaysThatTheServerIsSilent(t *testing.T) {
 				cut.Store(!lost)
 				said := new(screen)
 				ctx, cancel := context.WithCancel(t.Context())
-				a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty}
+				a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty, noKeeper: true}
 				end := make(chan int, 1)
 				go func() { end <- a.main(ctx, args) }()
 				if lost {
@@ -113,7 +113,7 @@ func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		said := new(screen)
-		a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty}
+		a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty, noKeeper: true}
 		a.main(ctx, []string{"run", "--ttl", "1s", "k", "--", "true"})
 		if got := said.take(); !strings.Contains(got, "a command times out after 166.7ms, a sixth of --ttl: raise --ttl") {
 			t.Errorf("printed %q, want the advice to raise --ttl", got)

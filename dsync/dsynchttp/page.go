@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"strconv"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/leasehold-go/leasehold/internal/statusjson"
@@ -21,12 +22,16 @@ var (
 	//go:embed page.js
 	pageJS string
 
-	pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-		"clock": func(t statusjson.Time) string { return clock(t.Time) },
-		"text":  text,
-		"show":  visible,
-		"plain": func(s string) string { return escaped(s, "") },
-	}).Parse(pageHTML))
+	// pageTemplate parses the template when it is first needed. That takes half a millisecond, which programs such as
+	// the command leasehold would otherwise spend at each start.
+	pageTemplate = sync.OnceValue(func() *template.Template {
+		return template.Must(template.New("page").Funcs(template.FuncMap{
+			"clock": func(t statusjson.Time) string { return clock(t.Time) },
+			"text":  text,
+			"show":  visible,
+			"plain": func(s string) string { return escaped(s, "") },
+		}).Parse(pageHTML))
+	})
 )
 
 // text returns a published value in readable form, truncated if it is long.
@@ -90,7 +95,7 @@ func (h *Handler) show(w http.ResponseWriter, r *http.Request, q query) {
 
 func render(name string, l view) ([]byte, error) {
 	var b bytes.Buffer
-	err := pageTemplate.ExecuteTemplate(&b, name, l)
+	err := pageTemplate().ExecuteTemplate(&b, name, l)
 	return b.Bytes(), err
 }
 

@@ -139,7 +139,7 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 		}
 		early = r.acquired(c)
 	}
-	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, first: c.First, try: !j.Wait, tick: c.Tick > 0}]
+	shape := theShapes().acquire[acquiring{expired: len(dead) > 0, first: c.First, try: !j.Wait, tick: c.Tick > 0}]
 	scratch := append(bson.D{e("claim", claim), e("y", string(c.Kind)), e("c", c.Limit), e("until", j.NotAfter)}, dead...)
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
@@ -158,7 +158,7 @@ func (s *store) acquire(ctx context.Context, id string, j driver.Acquire) (r key
 // the key or waits for it. The filter has only the _id: the condition that the record has c would cost the server more
 // than it saves.
 func (s *store) poll(ctx context.Context, id string, c driver.Claim, dead bson.D) (r keyRecord, found bool, err error) {
-	shape := s.shapes.acquire[acquiring{expired: len(dead) > 0, poll: true}]
+	shape := theShapes().acquire[acquiring{expired: len(dead) > 0, poll: true}]
 	found, err = s.modify(ctx, modify{query: bson.D{e("_id", id)}, update: pipeline(shape, dead), fields: seenBy(c.ID)}, &r)
 	if err != nil || !found {
 		return r, false, err

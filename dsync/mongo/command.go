@@ -113,6 +113,7 @@ type modify struct {
 	fields any // the projection, a document; nil: the whole record
 	upsert bool
 	before bool // reply with the record as it was before the command
+	early  bool // on a replica set, wait only for the primary
 }
 
 // modify sends m and decodes the record into v: as it is after the command, or with m.before as it was before the
@@ -134,9 +135,13 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 		cmd = append(cmd, e("fields", m.fields))
 	}
 	cmd = append(cmd, e("upsert", m.upsert && !s.server.portable))
-	raw, err := s.write(ctx, cmd)
+	write := s.write
+	if s.isEarly(m.early) {
+		write = s.writeEarly
+	}
+	raw, err := write(ctx, cmd)
 	if err != nil && m.upsert && len(m.query) == 1 && hasCode(err, codeDuplicateKey) {
-		raw, err = s.write(ctx, cmd)
+		raw, err = write(ctx, cmd)
 	}
 	if err != nil {
 		return false, err
@@ -148,7 +153,7 @@ func (s *store) modify(ctx context.Context, m modify, v any) (found bool, err er
 	if err := s.create(ctx, m.query); err != nil {
 		return false, err
 	}
-	if raw, err = s.write(ctx, cmd); err != nil {
+	if raw, err = write(ctx, cmd); err != nil {
 		return false, err
 	}
 	if found, err = value(raw, v); err == nil && !found {

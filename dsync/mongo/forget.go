@@ -13,7 +13,7 @@ func (s *store) editForget(ctx context.Context, f driver.Forget) (driver.Edited,
 	var r keyRecord
 	found, err := s.modify(ctx, modify{
 		query:  bson.D{e("_id", keyID(f.Key))},
-		update: pipeline(s.shapes.forget, bson.D{e("t", f.Token)}),
+		update: pipeline(theShapes().forget, bson.D{e("t", f.Token)}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("t", 1), e("o", 1), e("now", now), e("waiting", waiting())},
 		before: true,
 	}, &r)

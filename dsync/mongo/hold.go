@@ -19,7 +19,7 @@ func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 	if c.Lease > 0 {
 		_, err = s.modify(ctx, modify{
 			query:  bson.D{e("_id", keyID(c.Key))},
-			update: pipeline(s.shapes.extend, bson.D{e("mine", c.ID), e("t", c.Token), e("lease", millis(c.Lease))}),
+			update: pipeline(theShapes().extend, bson.D{e("mine", c.ID), e("t", c.Token), e("lease", millis(c.Lease))}),
 			fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
 		}, &r)
 	}
@@ -67,7 +67,7 @@ func (s *store) publish(ctx context.Context, id string, p driver.Publish) (r key
 	c := p.Claim
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
-		update: pipeline(s.shapes.publish, bson.D{e("mine", c.ID), e("seq", p.Seq), e("value", bson.Binary{Data: p.Value})}),
+		update: pipeline(theShapes().publish, bson.D{e("mine", c.ID), e("seq", p.Seq), e("value", bson.Binary{Data: p.Value})}),
 		fields: bson.D{e("_id", 0), e("h", 1), e("o", 1), e("now", now)},
 	}, &r)
 	if err != nil {

@@ -68,7 +68,7 @@ func (s *store) mark(ctx context.Context, keys []string) error {
 	var marks bson.A
 	for _, key := range keys {
 		marks = append(marks, bson.D{
-			e("q", bson.D{e("_id", keyID(key))}), e("u", s.shapes.mark), e("upsert", true),
+			e("q", bson.D{e("_id", keyID(key))}), e("u", theShapes().mark), e("upsert", true),
 		})
 	}
 	cmd := bson.D{e("update", s.collection), e("updates", marks), e("ordered", false)}

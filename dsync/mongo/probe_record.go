@@ -20,8 +20,9 @@ func (s *store) probeID() string {
 	return fmt.Sprintf("%sprobe/%d/%d", sweepEnd, probeVersion, s.server.wireVersion)
 }
 
-// probed reports whether the server has passed the probe before. To find out, it sends an upsert that a majority must
-// confirm, so Open fails if no majority confirms writes, or if the user lacks the right to find, insert or update.
+// probed reports whether the server has passed the probe before. To find out, it sends an upsert, so Open fails if the
+// user lacks the right to find, insert or update. It does not wait for a majority: the session's registration does so,
+// and until then nothing depends on the record.
 //
 // Dropping the collection removes the record too, so a new collection is always probed: it may have a collation,
 // which only the probe notices.
@@ -35,6 +36,7 @@ func (s *store) probed(ctx context.Context) (bool, error) {
 		update: bson.A{set(e("at", now))},
 		fields: bson.D{e("passed", 1), e("now", now)},
 		upsert: true,
+		early:  true,
 	}, &r)
 	if err != nil {
 		return false, failure("probe: findAndModify", err)

@@ -64,7 +64,7 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
 		e("q", bson.D{e("_id", id), e("h.a", c.ID), e("q.0", missing), e("o", missing)}),
-		e("u", pipeline(s.shapes.release, bson.D{e("mine", c.ID)})),
+		e("u", pipeline(theShapes().release, bson.D{e("mine", c.ID)})),
 	})
 	return found, applied, err
 }
@@ -76,19 +76,19 @@ func (s *store) release(ctx context.Context, id string, l driver.Release) (r key
 	c := l.Claim
 	m := modify{
 		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},
-		fields: s.shapes.released,
+		fields: theShapes().released,
 	}
-	shape, scratch := s.shapes.release, bson.D{e("mine", c.ID)}
+	shape, scratch := theShapes().release, bson.D{e("mine", c.ID)}
 	switch {
 	case l.Seal > 0:
 		done := bson.D{e("k", l.Seal), e("b", bson.Binary{Data: l.Result})}
-		shape, scratch = s.shapes.seal, append(scratch, e("done", done))
-		m.fields, m.before = s.shapes.sealed, true // after the seal, the queue no longer has the claims to wake
+		shape, scratch = theShapes().seal, append(scratch, e("done", done))
+		m.fields, m.before = theShapes().sealed, true // after the seal, the queue no longer has the claims to wake
 	case l.Keep > 0:
-		shape, scratch = s.shapes.keep, append(scratch, e("keep", millis(l.Keep)))
+		shape, scratch = theShapes().keep, append(scratch, e("keep", millis(l.Keep)))
 		m.fields = whomKept(c.ID)
 	case l.Successor != "":
-		shape, scratch = s.shapes.succeed, append(scratch, e("next", l.Successor))
+		shape, scratch = theShapes().succeed, append(scratch, e("next", l.Successor))
 		m.query = bson.D{e("_id", id), e("h.a", c.ID)}
 		m.fields = whom(grantedOr(c.ID))
 	}

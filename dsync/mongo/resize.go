@@ -31,8 +31,8 @@ func (s *store) resize(ctx context.Context, id string, z driver.Resize) (r keyRe
 	}
 	_, err = s.modify(ctx, modify{
 		query:  bson.D{e("_id", id)},
-		update: pipeline(s.shapes.resize, bson.D{e("y", string(z.Kind)), e("c", z.Limit), e("from", former)}),
-		fields: s.shapes.resized,
+		update: pipeline(theShapes().resize, bson.D{e("y", string(z.Kind)), e("c", z.Limit), e("from", former)}),
+		fields: theShapes().resized,
 		upsert: true,
 	}, &r)
 	return r, err

@@ -3,6 +3,7 @@ package mongo
 import (
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -64,14 +65,17 @@ type acquiring struct {
 	poll    bool // the claim usually waits already; if it does not, it does not join
 }
 
-func newShapes() (*shapes, error) {
-	var err error
+// theShapes returns the shapes. They are encoded when they are first needed, because that takes longer than a majority
+// write. A short program whose keys are free sends only short commands and needs none.
+var theShapes = sync.OnceValue(newShapes)
+
+func newShapes() *shapes {
 	encode := func(parts ...[]bson.D) []bson.Raw {
 		var raw []bson.Raw
 		for _, stage := range slices.Concat(parts...) {
-			b, bad := bson.Marshal(stage)
-			if bad != nil {
-				err = fmt.Errorf("mongo: encode %v: %w", stage, bad)
+			b, err := bson.Marshal(stage)
+			if err != nil {
+				panic(fmt.Sprintf("mongo: encode %v: %v", stage, err)) // can't happen: the stages are constant
 			}
 			raw = append(raw, b)
 		}
@@ -103,7 +107,7 @@ func newShapes() (*shapes, error) {
 		}
 		sh.acquire[a] = encode(joining(a), settle(claims(), rest))
 	}
-	return sh, err
+	return sh
 }
 
 // pipeline returns the pipeline with the arguments of a call, if there are any.

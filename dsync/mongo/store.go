@@ -21,7 +21,6 @@ type store struct {
 	readOnly          bool
 	noticeCollections int
 	log               *slog.Logger
-	shapes            *shapes
 	server            server
 	lastUsed          lastUsedKeys
 	contended         contendedKeys
@@ -81,14 +80,10 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	if err := checkNoticeCollections(o.NoticeCollections); err != nil {
 		return nil, err
 	}
-	sh, err := newShapes()
-	if err != nil {
-		return nil, err
-	}
 	s := &store{
 		db: db, collection: o.Collection, log: o.Session.Logger,
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
-		shapes: sh, primary: o.PrimaryWatch, singles: make(chan struct{}, maxSingles),
+		primary: o.PrimaryWatch, singles: make(chan struct{}, maxSingles),
 	}
 	s.bulk.collection, s.bulk.write = o.Collection, s.write
 	s.earlyBulk.collection, s.earlyBulk.write = o.Collection, s.writeEarly

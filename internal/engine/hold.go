@@ -374,11 +374,19 @@ func (h *Hold) NotReleased() error {
 // store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had ended
 // before, ctx's error, or the store's. A second Release does nothing and does not wait for the first: see
 // [Hold.Finished].
-func (h *Hold) Release(ctx context.Context) error {
+func (h *Hold) Release(ctx context.Context) error { return h.release(ctx, driver.Release{}) }
+
+// ReleaseEarly is like [Hold.Release], but the store may answer before a majority has confirmed the release. A fail-over
+// can undo such a release. The session makes up for that, or the key becomes free when the session has ended.
+func (h *Hold) ReleaseEarly(ctx context.Context) error {
+	return h.release(ctx, driver.Release{Early: true})
+}
+
+func (h *Hold) release(ctx context.Context, o driver.Release) error {
 	if h.own.released.Swap(true) { // not a sync.Once: a second call would wait for the first, ignoring its own ctx
 		return nil
 	}
-	return h.Unlock(driver.Release{}).Wait(ctx)
+	return h.Unlock(o).Wait(ctx)
 }
 
 // Publish stores value, up to 64 KiB, for everybody to read while the hold lasts. It makes one attempt. The error is
