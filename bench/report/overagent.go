@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
+	"io"
 	"net/http"
 	"net/http/httptest"
 
@@ -15,16 +15,15 @@ import (
 )
 
 // overAgent measures a lock and its release over an agent in this process, relative to the same by the library, in turn on
-// the same server. As the clients in other languages do, it opens a connection for each request, and waits until a majority
-// has the release.
+// the same server. All wait until a majority has the release. One client opens a connection for each request, as the clients
+// in other languages do, and the other keeps them.
 func (r *report) overAgent(ctx context.Context) ([]row, error) {
-	u, can := units{}, []column{one, three}
-	line := row{name: "Lock and Release over an agent: by how much it takes longer", unit: "Lock and Release"}
-	ps, end, err := r.players(ctx, mutexes, can...)
+	u := units{}
+	ps, end, err := r.players(ctx, mutexes, one, three)
 	if err != nil {
 		return nil, err
 	}
-	defer end()
+	defer func() { end() }()
 	var cs []contender
 	for _, p := range ps {
 		s, err := p.target.Session(ctx, dsync.Options{})
@@ -34,11 +33,13 @@ func (r *report) overAgent(ctx context.Context) ([]row, error) {
 		server := httptest.NewServer(agent.New(s, nil))
 		defer server.Close()
 		defer s.Close(context.WithoutCancel(ctx))
-		c := agentClient{server.URL, &http.Client{Transport: &http.Transport{
-			DialContext: new(net.Dialer).DialContext, DisableKeepAlives: true,
-		}}}
+		client := func(keep bool) measure.Op {
+			transport := &http.Transport{DisableKeepAlives: !keep}
+			end = func(before func()) func() { return func() { transport.CloseIdleConnections(); before() } }(end)
+			return measure.Timed(agentClient{server.URL, &http.Client{Transport: transport}}.lockRelease)
+		}
 		mu := s.Mutex("library")
-		cs = append(cs, contender{column: p.column, op: measure.Timed(c.lockRelease), unit: measure.Timed(func(ctx context.Context) error {
+		cs = append(cs, contender{column: p.column, op: client(false), early: client(true), unit: measure.Timed(func(ctx context.Context) error {
 			h, err := mu.Hold(ctx)
 			if err != nil {
 				return err
@@ -46,15 +47,19 @@ func (r *report) overAgent(ctx context.Context) ([]row, error) {
 			return h.Release(ctx)
 		})})
 	}
-	took, _, err := interleave(ctx, r.effort.turns, u, cs...)
+	anew, kept, err := interleave(ctx, r.effort.turns, u, cs...)
 	if err != nil {
 		return nil, err
 	}
-	line = line.compared(median, took, u)
-	for c, s := range took {
-		line.cells[c].ratio = milliseconds(s.Median()-u[c].Median()) + ", " + line.cells[c].ratio
+	line := func(what string, took map[column]measure.Sample) row {
+		line := row{name: "Lock and Release over an agent, " + what + ": by how much it takes longer", unit: "Lock and Release"}
+		line = line.compared(median, took, u)
+		for c, s := range took {
+			line.cells[c].ratio = milliseconds(s.Median()-u[c].Median()) + ", " + line.cells[c].ratio
+		}
+		return line
 	}
-	return []row{line}, nil
+	return []row{line("a connection for each request", anew), line("kept connections", kept)}, nil
 }
 
 // An agentClient is a client of an agent.
@@ -69,7 +74,8 @@ func (c agentClient) lockRelease(ctx context.Context) error {
 		return err
 	}
 	defer lock.Body.Close()
-	line, err := bufio.NewReader(lock.Body).ReadBytes('\n')
+	lines := bufio.NewReader(lock.Body)
+	line, err := lines.ReadBytes('\n')
 	if err != nil {
 		return err
 	}
@@ -80,6 +86,9 @@ func (c agentClient) lockRelease(ctx context.Context) error {
 	done, err := c.send(ctx, "POST", "/v1/holds/"+held.ID+"/done", http.StatusNoContent)
 	if err != nil {
 		return err
+	}
+	if _, err := lines.ReadByte(); err != io.EOF { // the end, so that the connection can be kept
+		return fmt.Errorf("the response goes on after done: %v", err)
 	}
 	return done.Body.Close()
 }
