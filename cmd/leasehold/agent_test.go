@@ -231,6 +231,35 @@ func TestAgentToken(t *testing.T) {
 	}
 }
 
+// A request whose header is too large is refused, and one whose header does not come is ended.
+func TestAgentLimitsHeaders(t *testing.T) {
+	server := newAgentServer(http.NotFoundHandler())
+	if server.ReadHeaderTimeout == 0 || server.IdleTimeout == 0 || server.WriteTimeout != 0 {
+		t.Errorf("the time-outs are %v, %v and %v", server.ReadHeaderTimeout, server.IdleTimeout, server.WriteTimeout)
+	}
+	l, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Serve(l)
+	defer server.Close()
+	for size, want := range map[int]int{8 << 10: 404, 64 << 10: 431} {
+		r, err := http.NewRequest("GET", "http://"+l.Addr().String(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("X", strings.Repeat("x", size))
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer.Body.Close()
+		if answer.StatusCode != want {
+			t.Errorf("with a header of %d bytes: %s, want %d", size, answer.Status, want)
+		}
+	}
+}
+
 func TestAgentRefuses(t *testing.T) {
 	dir := t.TempDir()
 	short, plain := filepath.Join(dir, "short"), filepath.Join(dir, "plain")

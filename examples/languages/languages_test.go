@@ -662,6 +662,30 @@ input()
 	}
 }
 
+// If on_leader raises, the process does not stay the leader, and says so.
+func TestPythonLeaderRaises(t *testing.T) {
+	p := newPlace(t)
+	python := languages[0]
+	g := p.start(python, python.needs(t, `
+import os
+from leasehold import Agent, Elector
+elector = Elector(Agent(os.environ["LEASEHOLD_AGENT"]), "reports", on_leader=lambda _: 1 / 0,
+                  on_leader_loss=lambda: print("revoked"), on_error=lambda e: print(type(e).__name__))
+elector.start()
+input()
+`))
+	g.want("revoked", "ZeroDivisionError")
+	e, err := leader.New(p.locks, "reports", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if _, err := e.Campaign(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
 // lockFree fails the test unless "k" becomes free.
 func (p *place) lockFree() {
 	p.t.Helper()

@@ -233,8 +233,8 @@ class Elector:
     """A candidate. on_leader(line) is called on a thread of its own for each term, with its term and token, when that of
     the term before has returned; a term that is over by then has no calls. on_leader_loss() is called after it, at
     once; when it returns, the work must have stopped: a loop in on_leader checks is_leader. The election ends if
-    on_leader_loss raises, or if the agent answers that the request or its token is wrong: then on_error(e) is called, or
-    without it the exception is raised in the Elector's thread. All may be None."""
+    one of them raises during a term, or if the agent answers that the request or its token is wrong: then on_error(e) is
+    called, or without it the exception is raised in the Elector's thread. All may be None."""
 
     def __init__(self, agent, name, on_leader=None, on_leader_loss=None, value=None, preference=None, on_error=None):
         self.agent, self.name, self._params = agent, name, {"value": value, "preference": preference}
@@ -280,7 +280,9 @@ class Elector:
                 while not self._stop.is_set():
                     self._line(self._stream.next())
             except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost) as e:
-                if e is self._raised or 400 <= getattr(e, "status", 0) < 500:
+                if self._raised:
+                    raise self._raised from None
+                if 400 <= getattr(e, "status", 0) < 500:
                     raise
                 # else there is no agent, or no sign of life
             finally:  # also if a callback raises: nobody would work as the leader of an open response
@@ -316,7 +318,15 @@ class Elector:
             if self._term is not term:
                 return
             self._begun = True
-        self._on_leader(term)
+        try:
+            self._on_leader(term)
+        except Exception as e:  # nobody would work as the leader of an open response
+            with self._revoking:
+                if self._term is not term:
+                    raise
+                self._raised = e
+                self._revoke()
+                self._stream.close()
 
     def _revoke(self):
         with self._revoking:  # stop waits for a loss that is being handled
