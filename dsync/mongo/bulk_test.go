@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
@@ -463,4 +464,73 @@ func TestBulkIgnoresContextValues(t *testing.T) {
 		b.f.wantNone(sess)
 		wantSent(t, "in a transaction", b.sent(), append(ones(atOnce), 20)...)
 	})
+}
+
+// Discard of many claims that a fail-over has brought back: those of plain holders that nobody waits for go together.
+// The others take a command each.
+func TestDiscardOfManyClaims(t *testing.T) {
+	const plain = 800
+	for name, test := range map[string]struct {
+		hello  func(bson.D) bson.D
+		single int // findAndModify commands
+		most   int // updates
+	}{
+		"together":             {single: 3, most: 1 + atOnce + 2},
+		"on a sharded cluster": {hello: asMongos, single: plain + 3, most: 1},
+	} {
+		testkit.InBubble(t, name, func(t *testing.T) {
+			f := newFake(t)
+			if test.hello != nil {
+				f.say(test.hello)
+			}
+			var claims []driver.Claim
+			records := bson.A{}
+			for i := range plain + 3 {
+				claims = append(claims, driver.Claim{Key: fmt.Sprint(i), ID: fmt.Sprint("s.", i), Session: "s"})
+				holder := bson.D{e("a", claims[i].ID), e("s", "s"), e("w", 1), e("t", int64(1024))}
+				limit, queue := 1, bson.A{}
+				switch i {
+				case plain:
+					holder = append(holder, e("l", true))
+				case plain + 1:
+					limit = 2
+				case plain + 2:
+					queue = bson.A{bson.D{e("a", "o.1"), e("s", "o"), e("w", 1)}}
+				}
+				records = append(records, bson.D{e("_id", fmt.Sprint("k/", i)), e("c", limit), e("t", int64(1024)), e("h", bson.A{holder}), e("q", queue)})
+			}
+			var mu sync.Mutex
+			released, singles, updates := make(map[string]int), 0, 0
+			s := f.storeOn(f.anyClient(), nil, func(c call) bson.D {
+				time.Sleep(replyTime)
+				mu.Lock()
+				defer mu.Unlock()
+				n := statements(c)
+				switch {
+				case c.name == "aggregate":
+					return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", records)}))
+				case c.name == "findAndModify":
+					singles++
+					released[text(c, "query", "_id")]++
+					return ok(e("value", bson.D{e("now", time.Now()), e("h", bson.A{})}))
+				}
+				if updates++; updates > 1 { // the first finds out whether there are such claims
+					for i := range n {
+						released[text(c, "updates", fmt.Sprint(i), "q", "_id")]++
+					}
+				}
+				return ok(e("n", n), e("nModified", n))
+			})
+			_, err := s.Discard(t.Context(), claims)
+			testkit.NoErr(t, err)
+			if singles != test.single || updates > test.most {
+				t.Errorf("%d claims took %d updates and %d commands for one claim each, want at most %d and %d", len(claims), updates, singles, test.most, test.single)
+			}
+			for _, c := range claims {
+				if n := released["k/"+c.Key]; n != 1 {
+					t.Errorf("%s was released %d times, want once", c.ID, n)
+				}
+			}
+		})
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
@@ -14,7 +15,8 @@ import (
 // Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that have
 // one of the claims: usually none. A read would not be safe. An update waits for a majority, so a deposed primary
 // cannot wrongly report that the claims are gone. If there are such records, Discard reads them and releases their
-// claims, one by one.
+// claims: all claims for which a short Release will probably do at the same time, so that their statements go together,
+// and the others one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {
@@ -46,18 +48,35 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	for _, r := range found {
 		records[r.ID] = r
 	}
-	var notices []driver.Notice
+	var (
+		mu      sync.Mutex
+		notices []driver.Notice
+		wg      sync.WaitGroup
+	)
+	release := func(c driver.Claim) {
+		done, err := s.editRelease(ctx, driver.Release{Claim: c})
+		mu.Lock()
+		defer mu.Unlock()
+		notices, refused = append(notices, done.Notices...), cmp.Or(refused, err)
+	}
 	for _, c := range claims {
-		if !records[keyID(c.Key)].has(c.ID) {
+		r := records[keyID(c.Key)]
+		if !r.has(c.ID) {
 			continue
 		}
-		if ctx.Err() != nil {
-			return notices, cmp.Or(refused, failure("discard", ctx.Err())) // the remaining claims are still there
+		c = driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}
+		switch {
+		case r.alone() && s.server.bulks():
+			c.Weight, c.Limit, c.Token, c.NoneWaiting = 1, 1, r.Token, true
+			wg.Go(func() { release(c) })
+		case ctx.Err() != nil: // the remaining claims are still there
+			wg.Wait()
+			return notices, cmp.Or(refused, failure("discard", ctx.Err()))
+		default:
+			release(c)
 		}
-		done, err := s.editRelease(ctx, driver.Release{Claim: driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}})
-		notices = append(notices, done.Notices...)
-		refused = cmp.Or(refused, err)
 	}
+	wg.Wait()
 	return notices, refused
 }
 
@@ -66,6 +85,13 @@ type discardRecord struct {
 	ID      string         `bson:"_id"`
 	Holders []holderRecord `bson:"h"`
 	Queue   []waiterRecord `bson:"q"`
+	Token   int64          `bson:"t"`
+	Limit   int64          `bson:"c"`
+}
+
+// alone reports whether the record has one holder, for which a short Release will probably do, and nobody waits.
+func (r discardRecord) alone() bool {
+	return r.Limit == 1 && len(r.Holders) == 1 && len(r.Queue) == 0 && !r.Holders[0].Yield
 }
 
 // has reports whether the claim holds the key without an end, or waits for it: the same condition as in among.
