@@ -42,6 +42,17 @@ func Scripts() map[string][]int {
 	return setups
 }
 
+// SessionScripts returns the names of the cases that are scripts of sessions, each with the number of sessions in its first
+// state.
+func SessionScripts() map[string]int {
+	sessions := make(map[string]int)
+	for _, row := range sessionScripts() {
+		first, _, _ := strings.Cut(row.text, ";")
+		sessions[row.name] = len(strings.Fields(first))
+	}
+	return sessions
+}
+
 // RunCase runs one conformance case. It returns false if there is no case of that name.
 func RunCase(t testing.TB, name string, store driver.Store) bool {
 	for _, c := range conformance() {

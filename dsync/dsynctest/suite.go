@@ -50,6 +50,7 @@ type conformanceCase struct {
 func conformance() []conformanceCase {
 	return slices.Concat(
 		sweepCases(),
+		sessionCases(),
 		memberCases(),
 		expireCases(),
 		revokeCases(),

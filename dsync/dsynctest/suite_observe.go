@@ -1,7 +1,6 @@
 package dsynctest
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -13,12 +12,6 @@ import (
 // observeCases test Observe, Sessions with Observing, and Load of a whole queue.
 func observeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Observe/IsFoundByEachKey", test: testObserveFound},
-		{name: "Observe/ReplacesTheListBefore", test: testObserveReplaces},
-		{name: "Observe/LateOlderOneChangesNothing", test: testObserveLate},
-		{name: "Observe/StaysWithItsSession", test: testObserveStays},
-		{name: "Observe/IsNoHeartbeat", test: testObserveIsNoHeartbeat},
-		{name: "Observe/ExpiredOrUnknown", test: testObserveDead},
 		{name: "Observers/ComparesKeysExactly", test: testObserversExact},
 		{name: "Observers/AreTheLiving", test: testObserversLive},
 		{name: "Observers/HaveEveryField", test: testObserversFields},
@@ -69,96 +62,6 @@ func (e *env) wantObservers(key string, want ...string) {
 		if time.Since(start) > patience {
 			e.Fatalf("Observers(%q) = %q, want %q", key, got, want)
 		}
-	}
-}
-
-func testObserveFound(e *env) {
-	a, b, c := e.session(), e.session(), e.session()
-	first, second := newID(), newID()
-	e.wantObservers(first)
-	keys := []string{first, second}
-	e.observe(a, 1, keys...)
-	keys[0] = "changed by the caller afterwards"
-	e.observe(b, 1, second)
-	e.hold(e.claim(first, c)) // this session holds the key, but does not observe it
-	e.wantObservers(first, a)
-	e.wantObservers(second, a, b)
-	e.observe(a, 1, first, second) // again
-	e.wantObservers(second, a, b)
-}
-
-func testObserveReplaces(e *env) {
-	a, b := e.session(), e.session()
-	first, second := newID(), newID()
-	e.observe(a, 1, first)
-	e.observe(b, 1, first)
-	e.wantObservers(first, a, b)
-	e.observe(a, 2, second)
-	e.wantObservers(first, b)
-	e.wantObservers(second, a)
-	e.observe(a, 5)
-	e.wantObservers(second)
-	e.observe(a, 6, first)
-	e.wantObservers(first, a, b)
-}
-
-func testObserveLate(e *env) {
-	a, first, second := e.session(), newID(), newID()
-	e.observe(a, 7, first)
-	e.observe(a, 9)
-	for _, seq := range []int64{8, 7, 1} {
-		e.observe(a, seq, first, second)
-	}
-	e.wantObservers(first)
-	e.observe(a, 10, second)
-	e.observe(a, 9)
-	e.wantObservers(second, a)
-	e.wantObservers(first)
-}
-
-func testObserveStays(e *env) {
-	a, other, key := e.session(), e.session(), newID()
-	e.observe(a, 1, key)
-	r := driver.Revocation{Key: key, Claim: a + ".1"}
-	e.revoke(a, r)
-	e.observe(a, 2, key, newID())
-	if p, err := e.store.Heartbeat(e.ctx, a, nil); err != nil || !slices.Equal(p.Revoked, []driver.Revocation{r}) {
-		e.Errorf("Heartbeat after Observe = %v, %v; want the pending revocation", p.Revoked, err)
-	}
-	e.wantObservers(key, a)
-	if p, err := e.store.Heartbeat(e.ctx, a, []driver.Revocation{r}); err != nil || len(p.Revoked) > 0 {
-		e.Errorf("Heartbeat that removes it = %v, %v; want none", p.Revoked, err)
-	}
-	e.wantObservers(key, a)
-	if _, err := e.store.Expire(e.ctx, a, false); err != nil { // it is alive
-		e.Fatalf("Expire: %v", err)
-	}
-	e.expire(other)
-	e.wantObservers(key, a)
-}
-
-func testObserveIsNoHeartbeat(e *env) {
-	a, at := e.sessionTTL(long)
-	key := newID()
-	e.until(at.Add(5 * time.Millisecond))
-	e.observe(a, 1, key)
-	e.wantObservers(key, a)
-	e.member(a, "has the time of its last heartbeat", func(m driver.Member) bool { return m.LastHeartbeat.Equal(at) })
-	e.wantLeft(a, at, long)
-}
-
-func testObserveDead(e *env) {
-	expired, unknown, key := e.session(), newID(), newID()
-	e.observe(expired, 1, key)
-	e.expire(expired)
-	for _, id := range []string{expired, unknown} {
-		if err := e.store.Observe(e.ctx, id, 2, []string{key}); !errors.Is(err, driver.ErrSessionExpired) {
-			e.Errorf("Observe of an expired or unknown session: error %v, want ErrSessionExpired", err)
-		}
-	}
-	e.wantObservers(key)
-	if m, _, err := storecmd.Members(e.ctx, e.store, unknown); err != nil || len(m) > 0 {
-		e.Errorf("Observe created an unknown session: %+v, %v", m, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
@@ -12,15 +11,8 @@ import (
 // revokeCases test Revoke and the revocations that Heartbeat returns.
 func revokeCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Revoke/StandsUntilAHeartbeatRemovesIt", test: testRevokeStands},
-		{name: "Revoke/AllThatStandAreListed", test: testRevokeAll},
-		{name: "Revoke/IsNotAddedTwice", test: testRevokeTwice},
 		{name: "Revoke/KeysAndClaimsAreComparedExactly", test: testRevokeExact},
-		{name: "Revoke/StandsThroughARegister", test: testRevokeRegister},
-		{name: "Revoke/OfTheLapsedIsNoHeartbeat", test: testRevokeLapsed},
-		{name: "Revoke/OfExpiredOrUnknown", test: testRevokeDead},
 		{name: "Revoke/LeavesTheClaimAlone", test: testRevokeClaim},
-		{name: "Revoke/LateHeartbeatsRemoveNoOther", test: testRevokeLate},
 		{name: "Notice/RevocationIsForItsSession", test: testRevokeNotice},
 		{name: "Race/RevocationsAndHeartbeats", test: testRevokeRace},
 	}
@@ -58,42 +50,6 @@ func (e *env) wantRevoked(session string, given []driver.Revocation, want ...dri
 	}
 }
 
-func testRevokeStands(e *env) {
-	session := e.session()
-	e.wantRevoked(session, nil)
-	r := driver.Revocation{Key: newID(), Claim: session + ".1"} // no such claim
-	e.revoke(session, r)
-	for range 3 {
-		e.wantRevoked(session, nil, r)
-	}
-	e.wantRevoked(session, []driver.Revocation{r})
-	e.wantRevoked(session, nil)
-	e.wantRevoked(session, []driver.Revocation{r}) // it is gone
-}
-
-func testRevokeAll(e *env) {
-	session := e.session()
-	var all []driver.Revocation
-	for i := range 20 {
-		r := driver.Revocation{Key: newID(), Claim: fmt.Sprintf("%s.%d", session, i)}
-		e.revoke(session, r)
-		all = append(all, r)
-		e.wantRevoked(session, nil, all...)
-	}
-	e.wantRevoked(session, []driver.Revocation{all[7], all[0], all[19]}, slices.Concat(all[1:7], all[8:19])...)
-	e.wantRevoked(session, all)
-}
-
-func testRevokeTwice(e *env) {
-	session := e.session()
-	r, other := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
-	e.revoke(session, r)
-	e.revoke(session, other)
-	e.revoke(session, r)
-	e.wantRevoked(session, nil, r, other)
-	e.wantRevoked(session, []driver.Revocation{r}, other)
-}
-
 func testRevokeExact(e *env) {
 	session, key := e.session(), newID()
 	claim := session + ".1"
@@ -113,53 +69,6 @@ func testRevokeExact(e *env) {
 	}
 }
 
-func testRevokeRegister(e *env) {
-	session := e.session()
-	r := driver.Revocation{Key: newID(), Claim: session + ".1"}
-	e.revoke(session, r)
-	if _, err := e.store.Register(e.ctx, driver.Member{ID: session, TTL: long}); !errors.Is(err, driver.ErrSessionExists) { // a late one
-		e.Fatalf("Register of a known id: error %v, want ErrSessionExists", err)
-	}
-	e.wantRevoked(session, nil, r)
-}
-
-func testRevokeLapsed(e *env) {
-	const ttl = 2 * time.Second
-	r := driver.Revocation{Key: newID(), Claim: "x.1"}
-	dies, at := e.sessionTTL(short)
-	lives, _ := e.sessionTTL(ttl)
-	e.until(at.Add(ttl + time.Millisecond))
-	e.revoke(dies, r)
-	e.revoke(lives, r)
-	if left, err := e.store.Expire(e.ctx, dies, false); left != 0 || err != nil {
-		e.Errorf("Expire of a lapsed session after Revoke = %v, %v; want 0, no error", left, err)
-	}
-	e.wantRevoked(lives, nil, r)
-}
-
-func testRevokeDead(e *env) {
-	unknown, killed, expired := newID(), e.session(), newID()
-	e.revoke(killed, driver.Revocation{Key: newID(), Claim: killed + ".1"})
-	e.expire(killed)
-	if _, err := e.store.Expire(e.ctx, expired, false); err != nil {
-		e.Fatalf("Expire: %v", err)
-	}
-	for _, id := range []string{unknown, killed, expired} {
-		for range 2 {
-			if _, err := e.store.Revoke(e.ctx, id, driver.Revocation{Key: newID(), Claim: id + ".1"}); !errors.Is(err, driver.ErrSessionExpired) {
-				e.Errorf("Revoke of an expired or unknown session: %v, want ErrSessionExpired", err)
-			}
-		}
-	}
-	e.wantExpired(killed)
-	e.wantExpired(expired)
-	// The session is unknown, not expired, and has no revocations.
-	if _, err := e.store.Register(e.ctx, driver.Member{ID: unknown, TTL: long}); err != nil {
-		e.Errorf("Register after Revoke of the unknown session: %v", err)
-	}
-	e.wantRevoked(unknown, nil)
-}
-
 func testRevokeClaim(e *env) {
 	key, session, other := newID(), e.session(), e.session()
 	holder, waiter := e.claim(key, session), e.claim(key, session)
@@ -174,20 +83,6 @@ func testRevokeClaim(e *env) {
 	s := e.load(key)
 	e.wantHolders(s, holder)
 	e.wantQueue(s, waiter)
-}
-
-// testRevokeLate repeats requests after later ones, like a network that delivers copies late.
-func testRevokeLate(e *env) {
-	session := e.session()
-	first, second := driver.Revocation{Key: newID(), Claim: session + ".1"}, driver.Revocation{Key: newID(), Claim: session + ".2"}
-	e.revoke(session, first)
-	e.wantRevoked(session, []driver.Revocation{first})
-	e.revoke(session, second)
-	e.wantRevoked(session, []driver.Revocation{first}, second) // repeats the heartbeat
-	e.revoke(session, first)                                   // this adds the revocation again; it can then be removed again
-	e.wantRevoked(session, nil, first, second)
-	e.wantRevoked(session, []driver.Revocation{first}, second)
-	e.wantRevoked(session, []driver.Revocation{second, second, first})
 }
 
 func testRevokeNotice(e *env) {

@@ -15,15 +15,9 @@ import (
 // memberCases test Register, Heartbeat, Members and Liveness.
 func memberCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Register/StartsTTL", test: testRegisterStartsTTL},
 		{name: "Register/IgnoresLastHeartbeatAndExpired", test: testRegisterIgnoresAtAndDead},
-		{name: "Register/KnownIDIsRefused", test: testRegisterKnown},
 		{name: "Register/EveryFieldIsReadBack", test: testRegisterFields},
-		{name: "Heartbeat/RecordsNow_B25", test: testHeartbeatRecordsNow},
-		{name: "Heartbeat/RevivesLapsed", test: testHeartbeatRevivesLapsed},
-		{name: "Heartbeat/UnknownIsExpired", test: testHeartbeatUnknown},
 		{name: "Members/LeavesOutUnknown", test: testMembersLeavesOutUnknown},
-		{name: "Members/ComparesIDsExactly", test: testMembersExact},
 		{name: "Members/WithoutIDsAreTheLiving", test: testMembersAll},
 		{name: "Liveness/HasLastHeartbeatTTLAndExpired", test: testLives},
 		{name: "Liveness/HasNothingElse", test: testLivesSlim},
@@ -42,19 +36,6 @@ func (e *env) wantLeft(session string, at time.Time, ttl time.Duration) {
 	}
 }
 
-func testRegisterStartsTTL(e *env) {
-	before := e.now()
-	id, at := e.sessionTTL(long)
-	if after := e.now(); at.Before(before) || at.After(after) {
-		e.Errorf("Register = %v, want the store's time, from %v to %v", at, before, after)
-	}
-	m := e.member(id, "is there", func(driver.Member) bool { return true })
-	if !m.LastHeartbeat.Equal(at) || m.Expired {
-		e.Errorf("Members: at %v, expired %t; want %v as Register returned, false", m.LastHeartbeat, m.Expired, at)
-	}
-	e.wantLeft(id, at, long)
-}
-
 func testRegisterIgnoresAtAndDead(e *env) {
 	id := newID()
 	at, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long, LastHeartbeat: e.now().Add(-24 * time.Hour), Expired: true})
@@ -66,32 +47,6 @@ func testRegisterIgnoresAtAndDead(e *env) {
 		e.Errorf("Members: at %v, expired %t; want %v, false", m.LastHeartbeat, m.Expired, at)
 	}
 	e.wantLeft(id, at, long)
-}
-
-// testRegisterKnown registers the ids of sessions that are alive, lapsed and expired. Each Register must be
-// refused and leave the session's record unchanged.
-func testRegisterKnown(e *env) {
-	lives, first := e.sessionTTL(long)
-	lapses, at := e.sessionTTL(short)
-	expired := e.session()
-	e.expire(expired)
-	e.until(at.Add(short))
-	for _, id := range []string{lives, lapses, expired} {
-		for range 2 {
-			now, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: 2 * long, Name: "another"})
-			if !errors.Is(err, driver.ErrSessionExists) {
-				e.Fatalf("Register of a known id = %v, %v; want ErrSessionExists", now, err)
-			}
-		}
-		m := e.member(id, "is there", func(driver.Member) bool { return true })
-		if m.Name != "" || m.TTL == 2*long {
-			e.Errorf("after a refused Register: %+v; want it unchanged", m)
-		}
-	}
-	e.wantLeft(lives, first, long)
-	if left, err := e.store.Expire(e.ctx, lapses, false); left != 0 || err != nil {
-		e.Errorf("Expire of a lapsed session after a refused Register = %v, %v; want 0, no error", left, err)
-	}
 }
 
 func testRegisterFields(e *env) {
@@ -125,49 +80,6 @@ func isMember(got, want driver.Member, at time.Time) bool {
 		got.Settings == want.Settings && got.HostFile == want.HostFile && maps.Equal(got.Meta, want.Meta) && got.LastHeartbeat.Equal(at) && !got.Expired
 }
 
-func testHeartbeatRecordsNow(e *env) {
-	id, last := e.sessionTTL(long)
-	for range 3 {
-		e.until(last.Add(5 * time.Millisecond))
-		before := e.now()
-		p, err := e.store.Heartbeat(e.ctx, id, nil)
-		at, after := p.Now, e.now()
-		if err != nil || at.Before(before) || at.After(after) {
-			e.Fatalf("Heartbeat = %v, %v; want from %v to %v", at, err, before, after)
-		}
-		e.member(id, "has the time that Heartbeat returned", func(m driver.Member) bool { return m.LastHeartbeat.Equal(at) && !m.Expired })
-		e.wantLeft(id, at, long)
-		last = at
-	}
-}
-
-func testHeartbeatRevivesLapsed(e *env) {
-	const ttl = 2 * time.Second
-	id, at := e.sessionTTL(ttl)
-	e.until(at.Add(ttl))
-	p, err := e.store.Heartbeat(e.ctx, id, nil)
-	if err != nil {
-		e.Fatalf("Heartbeat of a lapsed session that nobody expired: %v", err)
-	}
-	left, err := e.store.Expire(e.ctx, id, false)
-	if now := e.now(); err != nil || left <= 0 && now.Before(p.Now.Add(ttl)) {
-		e.Errorf("Expire after a heartbeat at %v = %v, %v; want it alive at %v", p.Now, left, err, now)
-	}
-}
-
-func testHeartbeatUnknown(e *env) {
-	id := newID()
-	for range 2 {
-		if _, err := e.store.Heartbeat(e.ctx, id, nil); !errors.Is(err, driver.ErrSessionExpired) {
-			e.Fatalf("Heartbeat of an unknown session: error %v, want ErrSessionExpired", err)
-		}
-	}
-	// The session is unknown but not expired, because its registration may be on its way.
-	if _, err := e.store.Register(e.ctx, driver.Member{ID: id, TTL: long}); err != nil {
-		e.Errorf("Register after Heartbeat of the unknown session: %v", err)
-	}
-}
-
 func testMembersLeavesOutUnknown(e *env) {
 	m, now, err := storecmd.Members(e.ctx, e.store, newID())
 	if len(m) != 0 || err != nil {
@@ -189,20 +101,6 @@ func testMembersLeavesOutUnknown(e *env) {
 	}
 	if want := map[string]bool{a: false, b: false, expired: true}; err != nil || len(m) != 3 || !maps.Equal(got, want) {
 		e.Errorf("Members = %+v, %v; want %v (id: expired) and no others", m, err, want)
-	}
-}
-
-func testMembersExact(e *env) {
-	upper, _ := e.sessionTTL(long)
-	lower := strings.ToLower(upper)
-	if err := storecmd.Unregister(e.ctx, e.store, lower); err != nil {
-		e.Fatalf("Unregister: %v", err)
-	}
-	if _, err := e.store.Heartbeat(e.ctx, upper, nil); err != nil {
-		e.Errorf("Heartbeat of %s after %s expired: %v", upper, lower, err)
-	}
-	if _, err := e.store.Heartbeat(e.ctx, lower, nil); !errors.Is(err, driver.ErrSessionExpired) {
-		e.Errorf("Heartbeat of expired %s with %s alive: error %v, want ErrSessionExpired", lower, upper, err)
 	}
 }
 
@@ -405,27 +303,7 @@ func (e *env) pages(ids []string) {
 // expireCases test how sessions expire.
 func expireCases() []conformanceCase {
 	return []conformanceCase{
-		{name: "Expire/LivingIsLeftAlone", test: testExpireLiving},
 		{name: "Expire/NotBeforeItLapses", test: testExpireNotBefore},
-		{name: "Expire/LapsedStaysExpired", test: testExpireLapsed},
-		{name: "Expire/UnknownStaysExpired", test: testExpireUnknown},
-		{name: "Unregister/ExpiredAtOnce", test: testUnregister},
-		{name: "Unregister/UnknownStaysExpired", test: testUnregisterUnknown},
-		{name: "Unregister/OnlyThatSession", test: testUnregisterOnly},
-	}
-}
-
-func testExpireLiving(e *env) {
-	id, at := e.sessionTTL(long)
-	for range 3 {
-		e.wantLeft(id, at, long) // each time counted from the first heartbeat, because Expire changes nothing
-	}
-	m := e.member(id, "is there", func(driver.Member) bool { return true })
-	if m.Expired || !m.LastHeartbeat.Equal(at) || m.TTL != long {
-		e.Errorf("after Expire of a living session: %+v; want at %v, alive", m, at)
-	}
-	if _, err := e.store.Heartbeat(e.ctx, id, nil); err != nil {
-		e.Errorf("Heartbeat after Expire of a living session: %v", err)
 	}
 }
 
@@ -451,46 +329,6 @@ func testExpireNotBefore(e *env) {
 			return
 		}
 		time.Sleep(min(left, 20*time.Millisecond))
-	}
-}
-
-func testExpireLapsed(e *env) {
-	id, at := e.sessionTTL(short)
-	e.until(at.Add(short))
-	for range 2 {
-		if left, err := e.store.Expire(e.ctx, id, false); left != 0 || err != nil {
-			e.Fatalf("Expire of a lapsed session = %v, %v; want 0, no error", left, err)
-		}
-		e.wantExpired(id)
-	}
-}
-
-func testExpireUnknown(e *env) {
-	id := newID()
-	if left, err := e.store.Expire(e.ctx, id, false); left != 0 || err != nil {
-		e.Fatalf("Expire of an unknown session = %v, %v; want 0, no error", left, err)
-	}
-	e.wantExpired(id)
-}
-
-func testUnregister(e *env) {
-	id := e.session()
-	e.expire(id)
-	e.wantExpired(id)
-}
-
-func testUnregisterUnknown(e *env) {
-	id := newID()
-	e.expire(id)
-	e.wantExpired(id)
-}
-
-func testUnregisterOnly(e *env) {
-	a, b := e.session(), e.session()
-	e.expire(a)
-	e.wantExpired(a)
-	if _, err := e.store.Heartbeat(e.ctx, b, nil); err != nil {
-		e.Errorf("Heartbeat after another session was unregistered: %v", err)
 	}
 }
 

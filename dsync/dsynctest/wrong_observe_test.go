@@ -15,31 +15,6 @@ import (
 // wrongObserves are defects of Observe, Observers and Queue.
 func wrongObserves() []plant {
 	return []plant{
-		{"Observe keeps one key", "Observe/IsFoundByEachKey", observing(func(keys []string) []string { return keys[:min(1, len(keys))] })},
-		{"Observe shares its caller's list", "Observe/IsFoundByEachKey", noting(func(old, keys []string) []string { return keys })},
-		{"Observe adds to the list", "Observe/ReplacesTheListBefore", noting(func(old, keys []string) []string {
-			return append(slices.Clone(keys), old...)
-		})},
-		{"a late list counts", "Observe/LateOlderOneChangesNothing", noting(func(old, keys []string) []string { return slices.Clone(keys) })},
-		{"an empty list has no number", "Observe/LateOlderOneChangesNothing", noSeqOfNothing()},
-		{"Heartbeat forgets what is observed", "Observe/StaysWithItsSession", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				m.Observe(ctx, id, 1<<40, nil)
-				return m.Heartbeat(ctx, id, given)
-			}
-		}},
-		{"Observe is a heartbeat", "Observe/IsNoHeartbeat", func(m *dsynctest.Memory, w *wrong) {
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				m.Heartbeat(ctx, id, nil)
-				return m.Observe(ctx, id, seq, keys)
-			}
-		}},
-		{"Observe of an expired session is no error", "Observe/ExpiredOrUnknown", func(m *dsynctest.Memory, w *wrong) {
-			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-				m.Observe(ctx, id, seq, keys)
-				return nil
-			}
-		}},
 		{"observed keys fold case", "Observers/ComparesKeysExactly", comparing(strings.EqualFold)},
 		{"observed keys are prefixes", "Observers/ComparesKeysExactly", comparing(strings.HasPrefix)},
 		{"Observers has expired and lapsed sessions", "Observers/AreTheLiving", comparing(func(a, b string) bool { return a == b })},
@@ -73,41 +48,6 @@ func wrongObserves() []plant {
 				return queue[:min(8, len(queue))], err
 			}
 		}},
-	}
-}
-
-// observing makes Observe record keep(keys) instead of keys.
-func observing(keep func(keys []string) []string) func(*dsynctest.Memory, *wrong) {
-	return func(m *dsynctest.Memory, w *wrong) {
-		w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-			return m.Observe(ctx, id, seq, keep(keys))
-		}
-	}
-}
-
-// noting makes Observe ignore seq. Observe then records next(old, keys), where old is the recorded list and keys the
-// new one.
-func noting(next func(old, keys []string) []string) func(*dsynctest.Memory, *wrong) {
-	return func(m *dsynctest.Memory, w *wrong) {
-		var mu sync.Mutex
-		lists := make(map[string][]string)
-		w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			lists[id] = next(lists[id], keys)
-			return nil
-		}
-		w.observers = func(ctx context.Context, key, after string, n int) ([]driver.Member, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			var ids []string
-			for id, keys := range lists {
-				if slices.Contains(keys, key) {
-					ids = append(ids, id)
-				}
-			}
-			return details(ctx, m, ids)
-		}
 	}
 }
 
@@ -145,26 +85,6 @@ func details(ctx context.Context, m *dsynctest.Memory, ids []string) ([]driver.M
 	slices.Sort(ids)
 	found, _, err := storecmd.Members(ctx, m, ids...)
 	return found, err
-}
-
-// noSeqOfNothing makes the store forget the seq of an Observe with an empty list.
-func noSeqOfNothing() func(*dsynctest.Memory, *wrong) {
-	return func(m *dsynctest.Memory, w *wrong) {
-		var mu sync.Mutex
-		last, shift := make(map[string]int64), int64(0)
-		w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
-			mu.Lock()
-			defer mu.Unlock()
-			if seq <= last[id] {
-				return nil
-			}
-			if last[id] = seq; len(keys) == 0 {
-				last[id] = 0
-			}
-			shift++
-			return m.Observe(ctx, id, shift, keys)
-		}
-	}
 }
 
 // wrongChanges are defects of the notices for observers of keys.

@@ -20,73 +20,6 @@ func wrongMembers() []plant {
 		{"Expire is unconditional", "Expire/NotBeforeItLapses", func(m *dsynctest.Memory, w *wrong) {
 			w.expire = func(ctx context.Context, id string) (time.Duration, error) { return 0, storecmd.Unregister(ctx, m, id) }
 		}},
-		{"Expire prolongs the living", "Expire/LivingIsLeftAlone", func(m *dsynctest.Memory, w *wrong) {
-			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				left, err := m.Expire(ctx, id, false)
-				time.Sleep(time.Millisecond)
-				m.Heartbeat(ctx, id, nil)
-				return left, err
-			}
-		}},
-		{"Expire of an unknown session leaves no tombstone", "Expire/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
-			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
-				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
-					return 0, nil
-				}
-				return m.Expire(ctx, id, false)
-			}
-		}},
-		{"Unregister leaves no tombstone", "Unregister/UnknownStaysExpired", func(m *dsynctest.Memory, w *wrong) {
-			w.unregister = func(ctx context.Context, id string) error {
-				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
-					return nil
-				}
-				return storecmd.Unregister(ctx, m, id)
-			}
-		}},
-		{"Heartbeat revives an expired session", "Expire/LapsedStaysExpired", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				p, err := m.Heartbeat(ctx, id, given)
-				if errors.Is(err, driver.ErrSessionExpired) {
-					return driver.HeartbeatReply{Now: time.Now()}, nil
-				}
-				return p, err
-			}
-		}},
-		{"Register revives an expired session", "Unregister/ExpiredAtOnce", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				m.ForgetSessions(-1)
-				return m.Register(ctx, s)
-			}
-		}},
-		{"Heartbeat expires the lapsed", "Heartbeat/RevivesLapsed", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				m.Expire(ctx, id, false)
-				return m.Heartbeat(ctx, id, given)
-			}
-		}},
-		{"Heartbeat registers the unknown", "Heartbeat/UnknownIsExpired", func(m *dsynctest.Memory, w *wrong) {
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				if found, _, _ := storecmd.Members(ctx, m, id); len(found) == 0 {
-					m.Register(ctx, driver.Member{ID: id, TTL: time.Minute})
-				}
-				return m.Heartbeat(ctx, id, given)
-			}
-		}},
-		{"Heartbeat returns the host's time", "Heartbeat/RecordsNow_B25", func(m *dsynctest.Memory, w *wrong) {
-			m.Skew(time.Hour)
-			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
-				p, err := m.Heartbeat(ctx, id, given)
-				p.Now = time.Now()
-				return p, err
-			}
-		}},
-		{"Register returns nanoseconds", "Register/StartsTTL", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				at, err := m.Register(ctx, s)
-				return at.Add(time.Nanosecond), err
-			}
-		}},
 		{"Register takes what the caller says", "Register/IgnoresLastHeartbeatAndExpired", func(m *dsynctest.Memory, w *wrong) {
 			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
 				at, err := m.Register(ctx, s)
@@ -94,18 +27,6 @@ func wrongMembers() []plant {
 					storecmd.Unregister(ctx, m, s.ID)
 				}
 				return at, err
-			}
-		}},
-		{"Register takes over the living", "Register/KnownIDIsRefused", takesOver(func(m driver.Member, now time.Time) bool {
-			return !m.Expired && now.Before(m.LastHeartbeat.Add(m.TTL))
-		})},
-		{"Register takes over the lapsed", "Register/KnownIDIsRefused", takesOver(func(m driver.Member, now time.Time) bool {
-			return !m.Expired && !now.Before(m.LastHeartbeat.Add(m.TTL))
-		})},
-		{"Register of a known id is a heartbeat", "Register/KnownIDIsRefused", func(m *dsynctest.Memory, w *wrong) {
-			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-				m.Heartbeat(ctx, s.ID, nil)
-				return m.Register(ctx, s)
 			}
 		}},
 		{"Members makes up unknown sessions", "Members/LeavesOutUnknown", func(m *dsynctest.Memory, w *wrong) {
@@ -190,12 +111,6 @@ func wrongMembers() []plant {
 		{"session ids fold case", "Members/ComparesIDsExactly", func(m *dsynctest.Memory, w *wrong) {
 			w.unregister = func(ctx context.Context, id string) error { return storecmd.Unregister(ctx, m, strings.ToUpper(id)) }
 		}},
-		{"Unregister expires other sessions", "Unregister/OnlyThatSession", func(m *dsynctest.Memory, w *wrong) {
-			w.unregister = func(ctx context.Context, id string) error {
-				m.ForgetSessions(-1)
-				return storecmd.Unregister(ctx, m, id)
-			}
-		}},
 		{"Heartbeat needs its ctx's values", "Contexts/ValuesDoNotMatter", func(m *dsynctest.Memory, w *wrong) {
 			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 				if fmt.Sprint(ctx) != "" && strings.Contains(fmt.Sprint(ctx), "WithValue") {
@@ -237,19 +152,6 @@ func wrongMembers() []plant {
 				return m.Register(ctx, s)
 			}
 		}},
-	}
-}
-
-// takesOver makes Register of a registered id succeed if ok returns true for the registered session.
-func takesOver(ok func(driver.Member, time.Time) bool) func(*dsynctest.Memory, *wrong) {
-	return func(m *dsynctest.Memory, w *wrong) {
-		w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
-			if found, now, _ := storecmd.Members(ctx, m, s.ID); len(found) == 1 && ok(found[0], now) {
-				p, err := m.Heartbeat(ctx, s.ID, nil)
-				return p.Now, err
-			}
-			return m.Register(ctx, s)
-		}
 	}
 }
 

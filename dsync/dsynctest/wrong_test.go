@@ -12,6 +12,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
+	"github.com/leasehold-go/leasehold/internal/storecmd"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
@@ -239,10 +240,11 @@ func TestEveryCaseFindsSomething(t *testing.T) {
 	for _, tt := range plants() {
 		finders[tt.finder] = true
 	}
-	scripts := dsynctest.Scripts()
+	scripts, sessions := dsynctest.Scripts(), dsynctest.SessionScripts()
 	for _, name := range dsynctest.CaseNames() {
 		setups, script := scripts[name]
-		if !finders[name] && !(script && findsIgnoredEdit(t, name, setups[0]+1)) {
+		setup, session := sessions[name]
+		if !finders[name] && !(script && findsIgnoredEdit(t, name, setups[0]+1)) && !(session && findsIgnoredCommand(t, name, setup+1)) {
 			t.Errorf("no wrong store is planted for case %s", name)
 		}
 	}
@@ -265,6 +267,52 @@ func findsIgnoredEdit(t *testing.T, script string, first int) bool {
 		})
 		if len(failures) > 0 || edits < ignored {
 			return edits >= ignored
+		}
+	}
+}
+
+// findsIgnoredCommand reports whether a script of sessions fails on a store that ignores one of its commands, from the
+// given one on.
+func findsIgnoredCommand(t *testing.T, script string, first int) bool {
+	for ignored := first; ; ignored++ {
+		commands := 0
+		failures := try(t, script, func() driver.Store {
+			w := &wrong{Memory: dsynctest.NewMemory()}
+			ignores := func() bool { commands++; return commands == ignored }
+			w.register = func(ctx context.Context, s driver.Member) (time.Time, error) {
+				if ignores() {
+					return time.Now(), nil
+				}
+				return w.Memory.Register(ctx, s)
+			}
+			w.heartbeat = func(ctx context.Context, id string, given []driver.Revocation) (driver.HeartbeatReply, error) {
+				if ignores() {
+					return driver.HeartbeatReply{Now: time.Now()}, nil
+				}
+				return w.Memory.Heartbeat(ctx, id, given)
+			}
+			w.expire = func(ctx context.Context, id string) (time.Duration, error) {
+				if ignores() {
+					return 0, nil
+				}
+				return w.Memory.Expire(ctx, id, false)
+			}
+			w.unregister = func(ctx context.Context, id string) error {
+				if ignores() {
+					return nil
+				}
+				return storecmd.Unregister(ctx, w.Memory, id)
+			}
+			w.observe = func(ctx context.Context, id string, seq int64, keys []string) error {
+				if ignores() {
+					return nil
+				}
+				return w.Memory.Observe(ctx, id, seq, keys)
+			}
+			return w
+		})
+		if len(failures) > 0 || commands < ignored {
+			return commands >= ignored
 		}
 	}
 }
