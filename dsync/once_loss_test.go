@@ -200,44 +200,6 @@ func TestSealNotConfirmedBeforeTheLoss(t *testing.T) {
 	}
 }
 
-// A waiter whose ctx ends leaves nothing behind, whether it waited in this process or in the store's queue. The run
-// continues, and the waiter behind the cancelled waiters keeps waiting.
-func TestOnceWaiterGivesUp(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		store := dsynctest.NewMemory()
-		a, b := newSession(t, store, nil), newSession(t, store, nil)
-		finish := make(chan struct{})
-		first := make(chan error, 1)
-		go func() {
-			first <- a.Once("k").Do(background, func(context.Context) error { <-finish; return nil })
-		}()
-		synctest.Wait()
-		ctx, cancel := context.WithCancel(background)
-		errs := make(chan error, 3)
-		for _, s := range []*dsync.Session{a, b, b} {
-			go func() { errs <- s.Once("k").Do(ctx, unwanted(t)) }()
-			synctest.Wait()
-		}
-		last := make(chan error, 1)
-		go func() { last <- b.Once("k").Do(background, unwanted(t)) }()
-		synctest.Wait()
-		cancel()
-		for range 3 {
-			wantErr(t, "Do", <-errs, context.Canceled)
-		}
-		wantErr(t, "Do", a.Once("k").Do(ctx, unwanted(t)), context.Canceled)
-		synctest.Wait()
-		if n := queueLength(t, store, "k"); n != 1 || len(last) != 0 {
-			t.Errorf("%d in the queue, want the one that did not give up", n)
-		}
-		close(finish)
-		if err := errors.Join(<-first, <-last); err != nil {
-			t.Errorf("Do: %v", err)
-		}
-		wantDone(t, b.Once("k"), "")
-	})
-}
-
 // When the caller's ctx ends, so does the run's context. If the function then returns an error, the run does not count.
 func TestOnceCallersContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -254,20 +216,5 @@ func TestOnceCallersContextEnds(t *testing.T) {
 			t.Errorf("the key is sealed: %t; Do: %v; want it not sealed, and an error without ErrLost", done, err)
 		}
 		sealed(t, o, "v")
-	})
-}
-
-func TestOnceMisuse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newSession(t, dsynctest.NewMemory(), nil)
-		wantPanic(t, "Once", func() { s.Once("") }, "1 to 512 bytes")
-		var zero dsync.Once
-		for what, f := range map[string]func(){
-			"Do":      func() { zero.Do(background, nil) },
-			"DoValue": func() { zero.DoValue(background, nil) },
-			"Value":   func() { zero.Value(background) },
-		} {
-			wantPanic(t, what, f, "zero Once", "Session.Once")
-		}
 	})
 }

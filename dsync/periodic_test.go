@@ -396,21 +396,6 @@ func TestPeriodicIsKept(t *testing.T) {
 	})
 }
 
-func TestPeriodicMisuse(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := newSession(t, dsynctest.NewMemory(), nil)
-		wantPanic(t, "Periodic", func() { s.Periodic("") }, "1 to 512 bytes")
-		var zero dsync.Periodic
-		for what, f := range map[string]func(){
-			"Do":      func() { zero.Do(background, at(1), nothing) },
-			"DoValue": func() { zero.DoValue(background, at(1), nil) },
-			"Last":    func() { zero.Last(background) },
-		} {
-			wantPanic(t, what, f, "zero Periodic", "Session.Periodic")
-		}
-	})
-}
-
 // For hours, ten hosts call Do for a tick each minute. Meanwhile processes die or are cut off, and runs fail. No tick
 // succeeds twice, and ticks succeed in order. When Do returns without an error, its tick is over. This holds even if
 // the hosts' clocks are up to an hour apart. If the clocks agree, no tick is missed.

@@ -65,66 +65,6 @@ func TestLostReadLockIsUndoneFirst(t *testing.T) {
 	})
 }
 
-// B32, promise 8: within a process, a writer waits until every reader has unlocked, including readers whose holds are
-// lost. New readers do not wait for readers whose holds are lost.
-func TestLocalWriterWaitsForLostReaders(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		s := newSession(t, faulty, nil)
-		fresh := s.RWMutex("k")
-		lost := []*dsync.Hold{take(t, fresh.RHold), take(t, fresh.RHold)}
-		faulty.Cut()
-		<-lost[0].Lost()
-		faulty.Heal()
-		rlock(t, fresh)
-		fresh.RUnlock()
-		var writer *dsync.Hold
-		locked := async(func() error { return into(&writer, s.RWMutex("k").Hold)(background) })
-		for _, h := range lost {
-			time.Sleep(5 * ttl)
-			if len(locked) > 0 || s.RWMutex("k").TryLock() {
-				t.Fatal("a writer of the process got the key before the lost holds were released")
-			}
-			wantErr(t, "Release", h.Release(background), dsync.ErrLost)
-		}
-		if e := <-locked; e.err != nil {
-			t.Fatal(e.err)
-		}
-		time.Sleep(ttl)
-		if isClosed(writer.Lost()) {
-			t.Error("the late release of a lost hold ended the writer's hold")
-		}
-		writer.Release(background)
-	})
-}
-
-// If a writer's hold is lost, readers of its process wait until the hold is released, but readers of other processes
-// don't.
-func TestLocalReadersWaitForLostWriter(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		s := newSession(t, faulty, nil)
-		lost, reader, elsewhere := s.RWMutex("k"), s.RWMutex("k"), newSession(t, memory, nil).RWMutex("k")
-		lostHold := take(t, lost.Hold)
-		faulty.Cut()
-		<-lostHold.Lost()
-		faulty.Heal()
-		rlock(t, elsewhere)
-		locked := make(chan struct{})
-		go func() { reader.RLock(); close(locked) }()
-		time.Sleep(5 * ttl)
-		if isClosed(locked) {
-			t.Fatal("a reader of the process got the key before the lost hold was released")
-		}
-		wantErr(t, "Release", lostHold.Release(background), dsync.ErrLost)
-		<-locked
-		reader.RUnlock()
-		elsewhere.RUnlock()
-	})
-}
-
 // Promise 9: if the key is taken by force, readers are notified like any other holder. They keep the key until the grace
 // is over or the last of them has unlocked.
 func TestForceNotifiesReaders(t *testing.T) {

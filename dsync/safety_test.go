@@ -257,61 +257,6 @@ func TestRepeatedUnlockFreesNoNewerLock(t *testing.T) {
 	})
 }
 
-// B05, B32, L6: after a loss, the lock stays locked in its process until the lost hold is released. The late Release
-// does not free a newer hold, not even one of the same process.
-func TestLostMutexStaysLockedHere(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		s := newSession(t, faulty, nil)
-		mu, other := s.Mutex("k"), s.Mutex("k")
-		h := take(t, mu.Hold)
-		faulty.Cut()
-		<-h.Lost()
-		faulty.Heal()
-		locked := make(chan struct{})
-		go func() {
-			other.Lock()
-			close(locked)
-		}()
-		time.Sleep(5 * ttl)
-		if isClosed(locked) {
-			t.Fatal("another goroutine locked the key before the lost hold was released")
-		}
-		if other.TryLock() || mu.TryLock() {
-			t.Fatal("TryLock succeeded before the lost hold was released")
-		}
-		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
-		<-locked
-		time.Sleep(ttl)
-		if isClosed(other.Lost()) || len(holders(t, memory, "k")) != 1 {
-			t.Error("the late Release freed the next hold")
-		}
-		other.Unlock()
-	})
-}
-
-// B26: until a lost hold is released, tries in its process fail too, although nobody waits and the store would grant
-// the key.
-func TestTryFailsUntilALostHoldIsUnlocked(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		faulty := newFaulty(t, dsynctest.NewMemory(), nil)
-		s := newSession(t, faulty, nil)
-		mu, other := s.Mutex("k"), s.Mutex("k")
-		h := take(t, mu.Hold)
-		faulty.Cut()
-		<-h.Lost()
-		faulty.Heal()
-		time.Sleep(2 * ttl)
-		wantErr(t, "TryHold", errOf(other.TryHold(background)), dsync.ErrHeld)
-		wantErr(t, "late Release", h.Release(background), dsync.ErrLost)
-		if !other.TryLock() {
-			t.Fatal("TryLock failed")
-		}
-		other.Unlock()
-	})
-}
-
 // B36: if a waiter is cancelled or its process crashes, it is removed from the queue, and the next waiter is served.
 func TestExpiredAndCancelledWaitersLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -82,32 +82,6 @@ func TestReleaseTakesRevokedUnitsFirst(t *testing.T) {
 	})
 }
 
-// Nobody, not even in the same process, has to wait until the former holder releases the lost units. The units become
-// free when the lost session is expired, which happens after the grace.
-func TestSemaphoreLostPartIsFreeHere(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		memory := dsynctest.NewMemory()
-		faulty := newFaulty(t, memory, nil)
-		s := newSession(t, faulty, nil)
-		lost, next := s.Semaphore("k", 3), s.Semaphore("k", 3)
-		lostHold := units(t, lost, 3)
-		faulty.Cut()
-		<-lostHold.Lost()
-		notified := time.Now()
-		faulty.Heal()
-		nextHold := units(t, next, 3)
-		if d := time.Since(notified); d < grace || d > 2*ttl {
-			t.Errorf("the units were free %v after the loss, want at least the grace of %v and at most two TTLs", d, grace)
-		}
-		wantErr(t, "late Release", lostHold.Release(background), dsync.ErrLost)
-		time.Sleep(ttl)
-		if isClosed(nextHold.Lost()) || sum(t, memory, "k") != 3 {
-			t.Error("a late Release freed units that were acquired later")
-		}
-		nextHold.Release(background)
-	})
-}
-
 // Promise 9 holds for semaphores too: units lost to a Break become free at the end of the grace, even if their
 // holder has not called Release.
 func TestBreakFreesASemaphore(t *testing.T) {
@@ -143,46 +117,4 @@ func TestBreakFreesASemaphore(t *testing.T) {
 		}
 		here.Release(background)
 	})
-}
-
-// A cancelled waiter leaves nothing behind, whether it waited in its process or in the store's queue. The waiters
-// behind it continue at once.
-func TestCancelledAcquireLeavesNothing(t *testing.T) {
-	for _, same := range []bool{false, true} {
-		bubble(t, func(t *testing.T) {
-			store := dsynctest.NewMemory()
-			s := newSession(t, store, nil)
-			m := s.Semaphore("k", 3)
-			var others []*dsync.Semaphore
-			for range 3 {
-				o := s
-				if !same {
-					o = newSession(t, store, nil)
-				}
-				others = append(others, o.Semaphore("k", 3))
-			}
-			acquire(t, m, 2)
-			ctx, cancel := context.WithCancel(background)
-			errs := make(chan error, 2)
-			for _, o := range others[:2] {
-				go func() { errs <- o.Acquire(ctx, 3) }()
-				synctest.Wait()
-			}
-			light := acquiring(others[2], 1)
-			cancel()
-			wantErr(t, "Acquire", <-errs, context.Canceled)
-			wantErr(t, "Acquire", <-errs, context.Canceled)
-			synctest.Wait()
-			if len(light) != 1 {
-				t.Errorf("same process %t: the waiter behind the cancelled ones still waits", same)
-			}
-			wantErr(t, "ended ctx", m.Acquire(ctx, 1), context.Canceled)
-			wantErr(t, "ended ctx", errOf(m.TryHold(ctx, 1)), context.Canceled)
-			others[2].Release(1)
-			m.Release(2)
-			if h, n := holders(t, store, "k"), queueLength(t, store, "k"); len(h)+n != 0 {
-				t.Errorf("same process %t: left behind: holders %v and %d in the queue", same, h, n)
-			}
-		})
-	}
 }

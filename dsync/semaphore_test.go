@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -50,55 +49,6 @@ func sum(t testing.TB, store driver.Store, key string) (n int64) {
 		n += h.Weight
 	}
 	return n
-}
-
-// Together, the holders never have more units than the semaphore's size, but sometimes they have all of its units.
-func TestSemaphoreHoldsAtMostItsSize(t *testing.T) {
-	for name, polling := range deliveries {
-		inBubble(t, name, func(t *testing.T) {
-			store := dsynctest.NewMemory()
-			store.Polling = polling
-			const size = 5
-			var (
-				mu      sync.Mutex
-				in, top int64
-				wg      sync.WaitGroup
-			)
-			for p := range 5 {
-				s := newSession(t, store, nil)
-				shared := s.Semaphore("k", size)
-				for g := range 4 {
-					r := rand.New(rand.NewPCG(uint64(p), uint64(g)))
-					wg.Go(func() {
-						for range 20 {
-							m := shared
-							if r.IntN(2) == 0 {
-								m = s.Semaphore("k", size)
-							}
-							n := 1 + r.Int64N(size)
-							acquire(t, m, n)
-							mu.Lock()
-							if in += n; in > size {
-								t.Errorf("%d of %d are held", in, size)
-							}
-							top = max(top, in)
-							mu.Unlock()
-							time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
-							mu.Lock()
-							in -= n
-							mu.Unlock()
-							m.Release(n)
-						}
-					})
-				}
-			}
-			wg.Wait()
-			if top != size {
-				t.Errorf("at most %d units were held at once, want all %d", top, size)
-			}
-			wantFree(t, store, "k")
-		})
-	}
 }
 
 // Promise 6: a waiter for few units does not overtake a waiter for many, neither in the same process nor in another.
@@ -170,7 +120,6 @@ func TestSemaphoreMisuse(t *testing.T) {
 		if d := store.Counts().Since(before); d.Total() != 0 {
 			t.Errorf("calls with invalid arguments sent %v", d.Commands)
 		}
-		wantPanic(t, "Semaphore", func() { s.Semaphore("", 1) }, "1 to 512 bytes")
 		wantPanic(t, "Release of nothing", func() { m.Release(1) }, "more than it holds", `"k"`)
 		acquire(t, m, 2)
 		other := s.Semaphore("k", 3)
@@ -183,19 +132,6 @@ func TestSemaphoreMisuse(t *testing.T) {
 			t.Error("a Release that panicked released something")
 		}
 		m.Release(2)
-
-		var zero dsync.Semaphore
-		for what, f := range map[string]func(){
-			"Acquire":    func() { zero.Acquire(background, 1) },
-			"TryAcquire": func() { zero.TryAcquire(1) },
-			"Release":    func() { zero.Release(1) },
-			"Hold":       func() { zero.Hold(background, 1) },
-			"TryHold":    func() { zero.TryHold(background, 1) },
-			"Do":         func() { zero.Do(background, 1, nil) },
-			"Resize":     func() { zero.Resize(background, 1) },
-		} {
-			wantPanic(t, what, f, "zero Semaphore", "Session.Semaphore")
-		}
 	})
 }
 
