@@ -44,6 +44,7 @@ func TestDeathCostsAMargin(t *testing.T) {
 	r.pass(time.Second)
 	r.step(core.Died{Session: "o"})
 	r.says("o has died", "")
+	r.step(core.Met{Member: r.onHost(0, "o").Members[0]})
 	r.expiresAfter(r.cfg.Margin)
 	r.answer("Expire", core.Reply{})
 	r.says("o has expired", "Acquire without the expired")

@@ -165,6 +165,19 @@ func TestListenerIsReplaced(t *testing.T) {
 			t.Fatalf("listener %d is not replaced", n+1)
 		}
 	}
+	r.step(core.Noticed{Listener: 1, Notice: driver.Notice{Type: driver.NoticeReady}})
+	if receives, _ := r.c.Listening(); receives {
+		t.Error("a notice from the first listener makes the last one ready")
+	}
+	last := r.listener
+	r.step(core.ListenerBroken{Listener: last, Unsupported: true})
+	r.acquire(2)
+	r.answer("Heartbeat", core.Reply{})
+	r.beat()
+	r.pass(2 * time.Second)
+	if r.listener != last {
+		t.Error("another listener is opened, although the store can't notify")
+	}
 }
 
 // A Break makes a running listener listen for changes of the key, too.

@@ -71,8 +71,11 @@ func TestExpiryDuringALoad(t *testing.T) {
 	r.says("the other is still in the way", "Load")
 	r.step(&core.Reply{Command: ofO})
 	r.says("it has expired", "")
-	r.answer("Load", r.behind(0))
+	r.answer("Load", r.behind(0, "p"))
 	r.says("loaded", "Acquire without the expired")
+	if got := r.sent["Acquire"].Edit.Acquire.Expired; len(got) != 2 {
+		t.Errorf("the request names %q as expired, want both", got)
+	}
 }
 
 // If a forced claim is revoked before its grant is known, it requests again to learn of the grant, begins its hold and
@@ -302,13 +305,21 @@ func TestNoLingering(t *testing.T) {
 
 // A claim does not linger if its session may have missed the notice that others wait.
 func TestNoLingeringAfterAMissedNotice(t *testing.T) {
-	r := newRig(t)
-	r.cfg.Linger, r.cfg.AlwaysListen = 2*time.Second, true
-	r.begin()
-	r.listen()
-	r.answer("Acquire", r.granted(5000))
-	r.done(1)
-	r.says("done", "Release")
+	for _, again := range []bool{false, true} {
+		r := newRig(t)
+		r.cfg.Linger, r.cfg.AlwaysListen = 2*time.Second, true
+		r.begin()
+		r.listen()
+		if again { // the listener was ready when the request was sent, and breaks
+			r.answer("Acquire", r.behind(1))
+			r.step(core.ListenerBroken{Listener: 1})
+			r.pass(time.Second)
+			r.notice(driver.NoticeReady)
+		}
+		r.answer("Acquire", r.granted(5000))
+		r.done(1)
+		r.says("done", "Release")
+	}
 }
 
 // Readers share a hold only as long as it may be handed off. Without a listener, the session would not learn that others
@@ -329,7 +340,23 @@ func TestReadersDoNotShareForLong(t *testing.T) {
 		r.pass(time.Second)
 		r.acquire(2, reads)
 		r.says(handOff.String(), want)
+		if handOff == time.Second {
+			r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+			r.acquire(3, reads)
+			r.says("the second hold is new", "Deliver 3: hold 2, token 6000")
+		}
 	}
+}
+
+// A writer hands off to another.
+func TestWritersHandOff(t *testing.T) {
+	r := newRig(t)
+	writes := func(w *core.Want) { w.Kind, w.Weight, w.Limit = driver.KindRWMutex, 100, 100 }
+	r.begin(writes)
+	r.answer("Acquire", r.granted(5000))
+	r.acquire(2, writes)
+	r.done(1)
+	r.says("done", "Freed 1, Deliver 2: hold 2, token 5001")
 }
 
 // A state that was read before a claim was granted does not put the claim in doubt, even if the state comes later.
@@ -395,8 +422,27 @@ func TestRegistrationForSeveralKeys(t *testing.T) {
 	r.acquire(2, tries, func(w *core.Want) { w.Key = "other" })
 	r.answer("Register", noAnswer)
 	r.says("no answer", "Deliver 2: no answer")
+	r.acquire(3, tries, func(w *core.Want) { w.Key = "other" })
+	r.says("a try", "Register")
+	r.answer("Register", noAnswer)
 	r.pass(time.Second)
 	r.says("after a pause", "Register")
+	r.answer("Register", core.Reply{Err: driver.ErrRefused})
+	r.says("refused", "Deliver 1: dsync: refused by the store")
+}
+
+// An Expire without an answer is repeated, however often.
+func TestExpireIsRepeated(t *testing.T) {
+	r := newRig(t)
+	r.waiting()
+	r.beat()
+	r.beat()
+	r.pass(2 * time.Second)
+	for range 6 {
+		r.answer("Expire", noAnswer)
+		delete(r.sent, "Expire")
+		r.pass(r.cfg.Retry * 3 / 4)
+	}
 }
 
 // A reader does not share a hold ahead of a writer that came first.
@@ -408,6 +454,10 @@ func TestReadersDoNotOvertakeAWriter(t *testing.T) {
 	r.acquire(2, func(w *core.Want) { w.Kind, w.Weight, w.Limit = driver.KindRWMutex, 100, 100 })
 	r.acquire(3, reads)
 	r.says("a reader behind a writer", "")
+	r.acquire(4, reads, tries)
+	r.says("a try behind a writer", "Deliver 4: "+(&driver.HeldError{Key: "k", Here: true, Session: "s"}).Error())
+	r.acquire(5, reads, first)
+	r.says("a reader by force", "Deliver 5: hold 1, token 5000")
 }
 
 // Only an Expire decides that a session has expired. A Read may be stale, and even a session that should have lapsed by

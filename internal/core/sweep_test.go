@@ -55,6 +55,22 @@ func TestLargeStoreIsSweptInTime(t *testing.T) {
 	}
 }
 
+// A sweeper pauses for at least four times as long as the last slice took.
+func TestSlowSlices(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Retention = 4 * time.Hour
+	r.held()
+	r.untilSweep()
+	r.pass(time.Second)
+	r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: "s", At: r.clock(), Now: r.clock(), After: "x", LastRound: 100, Seen: 100, Deleted: 50}})
+	delete(r.sent, "Sweep")
+	began := r.now
+	r.untilSweep()
+	if took := r.now.Sub(began); took < 4*time.Second {
+		t.Errorf("after a slice of a second, the next one came after %v", took)
+	}
+}
+
 // The answer to a Sweep of a lost session does not make the next session sweep.
 func TestSweepOfALostSession(t *testing.T) {
 	r := newRig(t)

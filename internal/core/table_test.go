@@ -273,6 +273,12 @@ var tableCases = []tableCase{
 		r.answer("Expire", core.Reply{})
 		r.answer("Acquire", core.Reply{})
 	}, "gone", "Deliver 1: " + free},
+	{"waiting to break", "the session in the way has expired, and this one, too", func(r *rig) {
+		r.beat()
+		r.pass(6 * time.Second)
+		r.answer("Expire", core.Reply{})
+		r.answer("Acquire", core.Reply{Err: driver.ErrSessionExpired})
+	}, "joining", ""},
 	{"waiting to break", "the session in the way has expired, and the key is in use as another kind", func(r *rig) {
 		r.beat()
 		r.pass(6 * time.Second)
@@ -369,6 +375,7 @@ var tableCases = []tableCase{
 		r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Err: errors.New("no answer")})
 	}, "joining", ""},
 	{"checking a mismatch", "the session in the way lives", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", r.member()) }, "past", "Deliver 1: dsync: key \"k\" is in use with kind semaphore, not "},
+	{"checking a mismatch", "the session in the way can't be read", func(r *rig) { r.answer("Load", r.behind(0)); r.answer("Read", noAnswer) }, "joining", ""},
 	{"checking a mismatch", "the session in the way has expired", func(r *rig) {
 		r.answer("Load", r.behind(0))
 		r.answer("Read", core.Reply{})
@@ -402,6 +409,15 @@ var tableCases = []tableCase{
 		r.done(1)
 		r.answer("Acquire", noAnswer)
 	}, "leaving", "Release"},
+	{"held for good", "done, applied, not committed yet, and a fail-over", func(r *rig) {
+		r.done(1)
+		r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 8}})
+		r.untilHeartbeat()
+		r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 1, Time: 7}})
+		delete(r.sent, "Heartbeat")
+		r.untilHeartbeat()
+		r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 2, Time: 9}})
+	}, "past", "Discard"},
 	{"held for good", "done, applied, and a fail-over", func(r *rig) {
 		r.done(1)
 		r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
@@ -581,6 +597,34 @@ var tableCases = []tableCase{
 	{"held", "progress, again when the limit has passed unseen", func(r *rig) { r.progress(2 * time.Second); r.now = r.now.Add(2 * time.Second); r.progress(time.Minute) }, "windingDown", "End 1: dsync: no progress within the limit"},
 	{"held", "progress, and the limit is removed", func(r *rig) { r.progress(2 * time.Second); r.progress(0); r.pass(3 * time.Second) }, "held", ""},
 	{"held", "progress, and handed off", func(r *rig) { r.progress(2 * time.Second); r.acquire(2); r.done(1); r.pass(3 * time.Second) }, "held", ""},
+	{"held", "handed off, and the holder before gives notice", func(r *rig) {
+		r.acquire(2)
+		r.done(1)
+		r.step(core.WindDown{Claim: 1, Hold: r.calls[1], Cause: errors.New("notice")})
+	}, "held", ""},
+	{"held", "handed off, and the next here waited too long since the grant", func(r *rig) {
+		r.acquire(2)
+		r.pass(600 * time.Millisecond)
+		r.done(1)
+		r.acquire(3)
+		r.pass(600 * time.Millisecond)
+		r.done(2)
+	}, "leaving", "Acquire and leave"},
+	{"held", "done, the next here waited too long, granted, and requests void", func(r *rig) {
+		r.acquire(2)
+		r.pass(time.Second)
+		r.done(1)
+		g := r.granted(9000)
+		g.State.Holders[0].Claim = "s.2"
+		r.answer("Acquire", g)
+		r.beat()
+		r.pass(2 * time.Second)
+	}, "past", "Discard"},
+	{"held", "a claim of an earlier session is revoked", func(r *rig) { r.step(core.Revoked{Claim: "r.7", Key: "k"}) }, "held", ""},
+	{"held", "a try here", func(r *rig) { r.acquire(2, tries) }, "held", "Deliver 2: " + (&driver.HeldError{Key: "k", Here: true, Session: "s"}).Error()},
+	{"held", "a caller here wants another kind", func(r *rig) {
+		r.acquire(2, func(w *core.Want) { w.Kind = driver.KindSemaphore })
+	}, "held", "Deliver 2: dsync: key \"k\" is in use with kind mutex, not semaphore"},
 	{"held", "handed off, and progress of the holder before", func(r *rig) { r.acquire(2); r.done(1); r.progress(2 * time.Second); r.pass(3 * time.Second) }, "held", ""},
 	{"held", "progress, done, and the next here waited too long", func(r *rig) {
 		r.progress(2 * time.Second)
@@ -704,6 +748,31 @@ var tableCases = []tableCase{
 			r.pass(time.Second)
 		}
 	}, "gone", "Release, Freed 1: dsync: not released: dsync: session closed: no answer, Closed: not released: \"k\", not unregistered"},
+	{"leaving", "closing, an answer, and none for less than an attempt", func(r *rig) {
+		r.step(core.Close{})
+		r.pass(2500 * time.Millisecond)
+		r.answer("Release", core.Reply{Found: true})
+		r.pass(1900 * time.Millisecond)
+	}, "past", ""},
+	{"leaving", "closing, session lost, and unregistered", func(r *rig) {
+		r.now = r.c.Deadline().Add(-time.Second)
+		r.step(core.Close{})
+		r.answer("Heartbeat", noAnswer)
+		r.answer("Release", core.Reply{Found: true})
+		r.deadline()
+		r.answer("Unregister", core.Reply{})
+	}, "gone", "Closed"},
+	{"leaving", "a notice has no answer, closing, and hurry", func(r *rig) {
+		r.answer("Release", core.Reply{Found: true, Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "o", Key: "k", Claim: "o.1"}}})
+		r.answer("Notify", noAnswer)
+		r.step(core.Close{})
+		r.step(core.Hurry{})
+	}, "past", "Notify"},
+	{"held with Auto", "closing, hurry, and answered", func(r *rig) {
+		r.step(core.Close{})
+		r.step(core.Hurry{})
+		r.answer("Release", core.Reply{Found: true})
+	}, "kept", "Freed 1: dsync: hold lost: dsync: session closed, Unregister"},
 	{"leaving", "answered: not there; closing, and hurry", func(r *rig) {
 		r.answer("Release", core.Reply{})
 		r.step(core.Close{})
@@ -794,6 +863,7 @@ var tableCases = []tableCase{
 	{"kept", "time over", func(r *rig) { r.pass(5 * time.Second) }, "past", "Heartbeat"},
 	{"kept", "revoked", func(r *rig) { r.revoke() }, "leaving", "Release"},
 	{"kept", "session lost", (*rig).deadline, "gone", ""},
+	{"kept although its holder is not done", "revoked", (*rig).revoke, "kept", ""},
 	{"kept for the grace", "revoked", (*rig).revoke, "kept", ""},
 	{"past and listening", "notice: granted again", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "leaving", "Release"},
 	{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(9000)) }, "leaving", "Release"},
@@ -817,6 +887,7 @@ var tableCases = []tableCase{
 		r.beat()
 		r.pass(2 * time.Second)
 	}, "past", "Discard"},
+	{"gone", "requested for a lease, and granted by a notice before the reply", func(r *rig) { r.begin(leases); r.step(grants("s.1", 7000)) }, "dating", ""},
 	{"gone", "unknown id in a notice", func(r *rig) {
 		r.acquire(1)
 		r.answer("Register", core.Reply{Session: "s"})
