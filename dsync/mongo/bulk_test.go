@@ -414,6 +414,52 @@ func TestBulkWithoutAnswerDelaysNobody(t *testing.T) {
 	}
 }
 
+// While a bulk is under way, the reply to a command with one statement sends nothing: what waits goes together, after the
+// bulk's reply or a moment later.
+func TestBulkIsNotSentByOtherReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reply, moment = 10 * time.Millisecond, 5 * time.Millisecond
+		b := newBulkServer(t, nil)
+		b.reply = reply
+		var arrived []time.Duration
+		start := time.Now()
+		b.instead = func(_ call, n int) bson.D {
+			arrived = append(arrived, time.Since(start)-reply)
+			return upsertedAll(n)
+		}
+		b.acquire(t.Context(), atOnce+10) // the bulk of 10 goes after a moment
+		time.Sleep(moment + 2*time.Millisecond)
+		b.acquire(t.Context(), 20) // the others are answered 3 ms later
+		wantSent(t, "around other replies", b.sent(), append(ones(atOnce), 10, 20)...)
+		if want := []time.Duration{moment, 2*moment + 2*time.Millisecond}; !slices.Equal(arrived, want) {
+			t.Errorf("bulks were sent after %v, want %v", arrived, want)
+		}
+		b.wantErrs()
+	})
+}
+
+// How long a statement waits follows from the last reply, not from the slowest.
+func TestBulkForgetsSlowReplies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		for _, b.reply = range []time.Duration{400 * time.Millisecond, 20 * time.Millisecond} {
+			b.acquire(t.Context(), 1)
+			b.sent()
+		}
+		var arrived time.Duration
+		start := time.Now()
+		b.instead = func(_ call, n int) bson.D {
+			arrived = time.Since(start) - b.reply
+			return upsertedAll(n)
+		}
+		b.acquire(t.Context(), atOnce+10)
+		wantSent(t, "after a slow reply and a quick one", b.sent(), append(ones(atOnce), 10)...)
+		if want := 5 * time.Millisecond; arrived != want {
+			t.Errorf("the bulk was sent after %v, want %v", arrived, want)
+		}
+	})
+}
+
 // A bulk has at most 1,000 statements and 4 MiB.
 func TestBulkIsBounded(t *testing.T) {
 	for name, test := range map[string]struct {

@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
@@ -68,6 +69,22 @@ func TestEarlyRelease(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An early release that has found nothing has no position in the log: there is nothing that a fail-over could undo.
+func TestEarlyReleaseOfAMissingClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newFake(t).store(nil, func(c call) bson.D {
+			if c.name == "update" {
+				return ok(e("n", 0), e("nModified", 0), e("opTime", bson.D{e("ts", bson.Timestamp{T: 100, I: 1}), e("t", int64(7))}))
+			}
+			return ok(e("value", nil))
+		})
+		done, err := s.Edit(t.Context(), driver.Edit{Release: &driver.Release{Claim: mutexClaim(1), Early: true}})
+		if err != nil || done.Found || done.Applied != (driver.OpTime{}) {
+			t.Errorf("release: %+v, %v; want it not found, and no position", done, err)
+		}
+	})
 }
 
 // On a standalone, every write with w: "majority" also asks to wait for the journal. A replica set waits for the
