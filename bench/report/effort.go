@@ -5,21 +5,22 @@ import "time"
 // An effort determines how much is measured. With all servers installed, a full report needs some
 // 15 minutes.
 type effort struct {
-	turns, handOffs, resigns int // repetitions
-	rings                    []int
-	contend                  time.Duration
-	inMemory                 int
-	keys                     int
-	goroutines               []int
-	fleets                   []fleetSize
-	fleetIdle                time.Duration // long enough that connections needed only at the start are closed again
-	fleetFor                 time.Duration
-	fleetCollections         int // number of collections for notices
+	turns, programs, handOffs, resigns int // repetitions
+	rings                              []int
+	apart                              int // processes of the operating system that hand off a key
+	contend                            time.Duration
+	inMemory                           int
+	keys                               int
+	goroutines                         []int
+	fleets                             []fleetSize
+	fleetIdle                          time.Duration // long enough that connections needed only at the start are closed again
+	fleetFor                           time.Duration
+	fleetCollections                   int // number of collections for notices
 }
 
 var full = effort{
-	turns: 800, handOffs: 80, resigns: 60,
-	rings:    []int{2, 8, 64},
+	turns: 800, programs: 200, handOffs: 80, resigns: 60,
+	rings: []int{2, 8, 64}, apart: 64,
 	contend:  4 * time.Second,
 	inMemory: 10_000,
 	keys:     5000, goroutines: []int{1, 4, 16, 64},
@@ -31,8 +32,8 @@ var full = effort{
 }
 
 var few = effort{
-	turns: 20, handOffs: 3, resigns: 5,
-	rings:    []int{2, 8},
+	turns: 20, programs: 3, handOffs: 3, resigns: 5,
+	rings: []int{2, 8}, apart: 2,
 	contend:  300 * time.Millisecond,
 	inMemory: 500,
 	keys:     160, goroutines: []int{1, 16},

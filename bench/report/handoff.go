@@ -9,7 +9,12 @@ import (
 // relative to a raw write and its notice.
 func (r *report) handOff(ctx context.Context) (rows []row, err error) {
 	for _, n := range r.effort.rings {
-		line, err := r.ring(ctx, n)
+		ps, end, err := r.players(ctx, mutexes, everywhere...)
+		if err != nil {
+			return rows, err
+		}
+		line, err := r.ring(ctx, row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}, n, ps)
+		end()
 		if err != nil {
 			return rows, err
 		}
@@ -18,13 +23,8 @@ func (r *report) handOff(ctx context.Context) (rows []row, err error) {
 	return rows, nil
 }
 
-func (r *report) ring(ctx context.Context, n int) (row, error) {
-	line := row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}
-	ps, end, err := r.players(ctx, mutexes, everywhere...)
-	if err != nil {
-		return line, err
-	}
-	defer end()
+// ring returns the line with the players' figures for n processes.
+func (r *report) ring(ctx context.Context, line row, n int, ps []player) (_ row, err error) {
 	u := units{}
 	var cs []contender
 	for _, p := range ps {

@@ -13,6 +13,7 @@ import (
 func main() {
 	slog.SetLogLoggerLevel(slog.LevelError) // hide the warnings that the killed processes cause
 	childMain()
+	lockerMain()
 	quick := flag.Bool("quick", false, "make few repetitions: this checks that the report works; the figures mean nothing")
 	readme := flag.String("readme", "", "replace the table in this README and the plot in its directory")
 	draw := flag.String("draw", "", "measure nothing; redraw the plot from the table in this README")

@@ -9,5 +9,6 @@ import (
 func TestMain(m *testing.M) {
 	slog.SetLogLoggerLevel(slog.LevelError)
 	childMain()
+	lockerMain()
 	m.Run()
 }

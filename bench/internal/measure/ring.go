@@ -82,7 +82,11 @@ func (r *Ring) wait(process int) {
 	l := r.locks[process]
 	r.wg.Go(func() {
 		err := l.Lock(r.ctx)
-		r.got <- grant{process, time.Now(), err}
+		at := time.Now()
+		if c, ok := l.(Clocked); ok {
+			at = c.Locked()
+		}
+		r.got <- grant{process, at, err}
 	})
 }
 
@@ -109,6 +113,9 @@ func (r *Ring) HandOff(ctx context.Context) (time.Duration, error) {
 	at, err := r.next(ctx)
 	if unlockErr := <-unlocked; err == nil {
 		err = unlockErr
+	}
+	if c, ok := r.locks[former].(Clocked); ok {
+		begin = c.Unlocked()
 	}
 	if err != nil {
 		return 0, err

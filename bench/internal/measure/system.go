@@ -2,12 +2,13 @@ package measure
 
 import (
 	"context"
+	"time"
 )
 
 // A System provides locks: this library on a store, or another system on its server.
 type System interface {
-	// Open returns a Process with its own client. A Process is not an operating-system process: all Processes run in
-	// the calling program.
+	// Open returns a Process with its own client. A Process is not an operating-system process: unless its Lockers
+	// are [Clocked], it runs in the calling program.
 	Open(ctx context.Context) (Process, error)
 }
 
@@ -24,4 +25,11 @@ type Process interface {
 type Locker interface {
 	Lock(ctx context.Context) error
 	Unlock(ctx context.Context) error
+}
+
+// A Clocked is a Locker in a process of its own, which reports when Lock returned and Unlock was called there.
+type Clocked interface {
+	Locker
+	Locked() time.Time
+	Unlocked() time.Time
 }
