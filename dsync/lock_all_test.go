@@ -54,9 +54,7 @@ func lockAll(t *testing.T, all ...dsync.Locker) (held context.Context, unlock fu
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 	t.Cleanup(cancel)
 	held, unlock, err := dsync.LockAll(ctx, all...)
-	if err != nil {
-		t.Fatalf("LockAll: %v", err)
-	}
+	noErr(t, err)
 	return held, unlock
 }
 

@@ -41,9 +41,7 @@ func wlock(t testing.TB, rw *dsync.RWMutex) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(background, 5*time.Minute)
 	defer cancel()
-	if err := rw.LockContext(ctx); err != nil {
-		t.Fatalf("LockContext: %v", err)
-	}
+	noErr(t, rw.LockContext(ctx))
 }
 
 // within returns a context that ends after five minutes, for waits that must not hang.

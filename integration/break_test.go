@@ -47,9 +47,7 @@ func TestL5Break(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 				defer cancel()
 				next, err := r.session(r.short(patient)).Mutex("broken").ForceHold(ctx)
-				if err != nil {
-					t.Fatalf("ForceHold: %v", err)
-				}
+				noErr(t, err)
 				at := time.Now()
 				select {
 				case lostAt := <-notified:

@@ -88,9 +88,7 @@ func TestClientOptions(t *testing.T) {
 						}
 						var err error
 						sessions[i], err = dsyncmongo.Connect(r.opening(), opts().ApplyURI(r.URI), r.DB, &dsyncmongo.Options{Session: o})
-						if err != nil {
-							t.Fatalf("Connect: %v", err)
-						}
+						noErr(t, err)
 						t.Cleanup(func() { sessions[i].Close(context.Background()) })
 					}
 					r.takeTurns(t, open, sessions[0], sessions[1])

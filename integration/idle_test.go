@@ -20,9 +20,7 @@ func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64
 	t.Helper()
 	turn := func(last driver.SweepState) driver.SweepState {
 		st, err := s.Sweep(t.Context(), "the test", last, retention)
-		if err != nil {
-			t.Fatalf("Sweep: %v", err)
-		}
+		noErr(t, err)
 		deleted += st.Deleted
 		return st
 	}

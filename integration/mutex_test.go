@@ -79,9 +79,7 @@ func TestLease(t *testing.T) {
 		first := l.Token()
 		time.Sleep(d / 3)
 		until, err := l.Extend(t.Context())
-		if err != nil {
-			t.Fatalf("Extend: %v", err)
-		}
+		noErr(t, err)
 		st := load(t, store, "lease")
 		if got := st.Holders[0].Until; !got.Equal(until) {
 			t.Errorf("Extend returned %v, the store has %v", until, got)

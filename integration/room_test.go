@@ -243,9 +243,7 @@ func lock(t testing.TB, m *dsync.Mutex) *dsync.Hold {
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
 	h, err := m.Hold(ctx)
-	if err != nil {
-		t.Fatalf("Hold: %v", err)
-	}
+	noErr(t, err)
 	return h
 }
 
@@ -255,9 +253,7 @@ func release(t testing.TB, h *dsync.Hold) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), proc.Patience)
 	defer cancel()
-	if err := h.Release(ctx); err != nil {
-		t.Fatalf("Release: %v", err)
-	}
+	noErr(t, h.Release(ctx))
 }
 
 // A grant is the result of the call of Hold that locking started.

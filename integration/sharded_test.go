@@ -35,9 +35,7 @@ func TestLoadBalancer(t *testing.T) {
 		o.Hooks, o.Logger = lost.hooks(), r.logger()
 		opened := r.open(server.Connect(t, uri), o)
 		connected, err := dsyncmongo.Connect(r.opening(), options.Client().ApplyURI(uri), r.DB, &dsyncmongo.Options{Session: o})
-		if err != nil {
-			t.Fatalf("Connect: %v", err)
-		}
+		noErr(t, err)
 		t.Cleanup(func() { connected.Close(context.Background()) })
 		r.takeTurns(t, "turns", opened, connected)
 

@@ -55,9 +55,7 @@ func TestTransfer(t *testing.T) {
 			t.Fatalf("a refused Transfer ended the term: %v", context.Cause(first))
 		}
 		start := time.Now()
-		if err := a.Transfer(ctx, all[3]); err != nil {
-			t.Fatalf("Transfer: %v", err)
-		}
+		noErr(t, a.Transfer(ctx, all[3]))
 		took := time.Since(start)
 		if got := <-elected; got.Name != "d" || got.Number != 2 || got.Session != all[3].Session {
 			t.Errorf("elected: %+v, want d for term 2", got)

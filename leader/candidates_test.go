@@ -62,9 +62,7 @@ func TestCandidates(t *testing.T) {
 func roles(t *testing.T, e *leader.Election) []string {
 	t.Helper()
 	all, err := e.Candidates(background)
-	if err != nil {
-		t.Fatalf("Candidates: %v", err)
-	}
+	noErr(t, err)
 	campaigns := make(map[string]bool) // by session
 	var list []string
 	for _, c := range all {
@@ -72,9 +70,7 @@ func roles(t *testing.T, e *leader.Election) []string {
 		list = append(list, role(c))
 	}
 	observers, err := leader.Observers(background, e)
-	if err != nil {
-		t.Fatalf("Observers: %v", err)
-	}
+	noErr(t, err)
 	for _, o := range observers {
 		if !campaigns[o.ID] {
 			list = append(list, o.Name+" observer")

@@ -47,9 +47,7 @@ func campaign(t testing.TB, e *leader.Election) context.Context {
 	limit := time.AfterFunc(5*time.Minute, func() { panic("not elected within five minutes") })
 	defer limit.Stop()
 	ctx, err := e.Campaign(background)
-	if err != nil {
-		t.Fatalf("Campaign: %v", err)
-	}
+	noErr(t, err)
 	return ctx
 }
 

@@ -77,9 +77,7 @@ func TestMostPreferredIsElected(t *testing.T) {
 			wantRoles(t, leading.Election, "first leader", "e candidate", "b candidate", "d candidate", "h candidate",
 				"a candidate", "f candidate", "c candidate", "g candidate")
 			for i, name := range []string{"e", "b", "d", "h", "a", "f", "c", "g"} {
-				if err := leading.Resign(background); err != nil {
-					t.Fatalf("Resign: %v", err)
-				}
+				noErr(t, leading.Resign(background))
 				leading = all[name]
 				if got := term(t, leading.leads(t)); got.Name != name || got.Number != int64(i+2) {
 					t.Errorf("%v is elected, want %s in term %d", got, name, i+2)

@@ -40,9 +40,7 @@ func TestResignAfter(t *testing.T) {
 							s.Close(ended)
 						})
 					}
-					if err := a.ResignAfter(background, d); err != nil {
-						t.Fatalf("ResignAfter: %v", err)
-					}
+					noErr(t, a.ResignAfter(background, d))
 					if took := time.Since(start); took > grace {
 						t.Errorf("ResignAfter took %v, want at most the grace", took)
 					}
@@ -73,9 +71,7 @@ func TestResignAfterWaitsForTheWork(t *testing.T) {
 		begin(t, a, true) // the work takes half the grace to stop
 		next := candidates(t, store, "b")["b"]
 		start := time.Now()
-		if err := a.ResignAfter(background, time.Millisecond); err != nil {
-			t.Fatalf("ResignAfter: %v", err)
-		}
+		noErr(t, a.ResignAfter(background, time.Millisecond))
 		<-next.elected
 		if took := time.Since(start); took < grace/2 || took > grace {
 			t.Errorf("the next leader is elected after %v, want %v to %v", took, grace/2, grace)
@@ -121,9 +117,7 @@ func TestResignAfterAndBreak(t *testing.T) {
 			start := time.Now()
 			go a.ResignAfter(background, time.Hour)
 			time.Sleep(before)
-			if err := admin.New(newSession(t, store, nil)).Break(background, "e"); err != nil {
-				t.Fatalf("Break: %v", err)
-			}
+			noErr(t, admin.New(newSession(t, store, nil)).Break(background, "e"))
 			<-next.elected
 			if took := time.Since(start); took > 2*ttl {
 				t.Errorf("the next leader is elected after %v, want at most %v", took, 2*ttl)

@@ -51,9 +51,7 @@ func candidates(t *testing.T, store driver.Store, names ...string) map[string]*c
 func candidate(t *testing.T, e *leader.Election, name string) leader.Candidate {
 	t.Helper()
 	all, err := e.Candidates(background)
-	if err != nil {
-		t.Fatalf("Candidates: %v", err)
-	}
+	noErr(t, err)
 	i := slices.IndexFunc(all, func(c leader.Candidate) bool { return c.Name == name })
 	if i < 0 {
 		t.Fatalf("no candidate %q among %+v", name, all)
@@ -90,9 +88,7 @@ func TestTransfer(t *testing.T) {
 				all := candidates(t, store, "b", "c", "d")
 				to := candidate(t, a, name)
 				before := store.Counts()
-				if err := a.Transfer(background, to); err != nil {
-					t.Fatalf("Transfer: %v", err)
-				}
+				noErr(t, a.Transfer(background, to))
 				d := store.Counts().Since(before)
 				if n := d.Commands[dsynctest.MethodRelease]; n != 1 {
 					t.Errorf("Transfer sent %d releases, want one: %v", n, d.Commands)
@@ -128,9 +124,7 @@ func TestTransferFromRun(t *testing.T) {
 		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "c")
 		start := time.Now()
-		if err := a.Transfer(background, candidate(t, a, "c")); err != nil {
-			t.Fatalf("Transfer: %v", err)
-		}
+		noErr(t, a.Transfer(background, candidate(t, a, "c")))
 		if d := time.Since(start); d != grace/2 {
 			t.Errorf("Transfer returned after %v, want %v", d, grace/2)
 		}
@@ -307,9 +301,7 @@ func TestTransferWithFaults(t *testing.T) {
 			a := named(t, f, "a")
 			campaign(t, a)
 			all := candidates(t, store, "b", "c", "d")
-			if err := a.Transfer(background, candidate(t, a, "d")); err != nil {
-				t.Fatalf("Transfer: %v", err)
-			}
+			noErr(t, a.Transfer(background, candidate(t, a, "d")))
 			select {
 			case <-all["d"].elected:
 			case <-time.After(time.Minute):
@@ -449,9 +441,7 @@ func TestTransferSkipsLocalCandidates(t *testing.T) {
 			second <- c
 		}()
 		all := candidates(t, store, "b", "c")
-		if err := a.Transfer(background, candidate(t, a, "c")); err != nil {
-			t.Fatalf("Transfer: %v", err)
-		}
+		noErr(t, a.Transfer(background, candidate(t, a, "c")))
 		if tm := term(t, <-all["c"].elected); tm.Number != 2 {
 			t.Errorf("c was elected for term %d, want 2", tm.Number)
 		}
@@ -527,9 +517,7 @@ func TestTransferToACandidateThatCampaignsAgain(t *testing.T) {
 		if queue, err := storecmd.Queue(background, store, "e"); err != nil || len(queue) != 3 {
 			t.Fatalf("the queue is %v (%v), want b, c and b again", queue, err)
 		}
-		if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
-			t.Fatalf("Transfer: %v", err)
-		}
+		noErr(t, a.Transfer(background, candidate(t, a, "b")))
 		time.Sleep(5 * time.Second) // until the release of b's first claim has arrived
 		if !b.IsLeader() || all["c"].IsLeader() {
 			t.Errorf("b leads: %t, c leads: %t", b.IsLeader(), all["c"].IsLeader())
@@ -565,9 +553,7 @@ func TestTransferToTheLatestClaim(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if err := a.Transfer(background, candidate(t, a, "b")); err != nil {
-				t.Fatalf("Transfer: %v", err)
-			}
+			noErr(t, a.Transfer(background, candidate(t, a, "b")))
 			if st, err := store.Load(background, "e", 1000); err != nil || len(st.Holders) != 1 || st.Holders[0].Claim != tt.want {
 				t.Errorf("elected: %+v (%v), want %s", st.Holders, err, tt.want)
 			}

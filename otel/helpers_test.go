@@ -159,7 +159,5 @@ func turn(m *dsync.Mutex) {
 // noErr ends the test if err is not nil.
 func noErr(t testing.TB, err error) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 }

@@ -238,21 +238,15 @@ func TestAgentLimitsHeaders(t *testing.T) {
 		t.Errorf("the time-outs are %v, %v and %v", server.ReadHeaderTimeout, server.IdleTimeout, server.WriteTimeout)
 	}
 	l, err := net.Listen("tcp", "localhost:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noErr(t, err)
 	go server.Serve(l)
 	defer server.Close()
 	for size, want := range map[int]int{8 << 10: 404, 64 << 10: 431} {
 		r, err := http.NewRequest("GET", "http://"+l.Addr().String(), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		r.Header.Set("X", strings.Repeat("x", size))
 		answer, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noErr(t, err)
 		answer.Body.Close()
 		if answer.StatusCode != want {
 			t.Errorf("with a header of %d bytes: %s, want %d", size, answer.Status, want)

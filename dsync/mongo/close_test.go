@@ -37,85 +37,79 @@ func TestCloseWithManyHolds(t *testing.T) {
 		"not MongoDB":          {hello: without("topologyVersion"), holds: 640, most: 640, atOnce: single, took: 640 / single * away},
 		"contended":            {contended: true, holds: 640, most: 2*640 + 60, atOnce: single + atOnce, took: time.Minute},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var wait atomic.Int64
-				var mu sync.Mutex
-				underWay, peak := 0, 0
-				commands, released := 0, 0
-				f := newFake(t)
-				if test.hello != nil {
-					f.say(test.hello)
+		inBubble(t, name, func(t *testing.T) {
+			var wait atomic.Int64
+			var mu sync.Mutex
+			underWay, peak := 0, 0
+			commands, released := 0, 0
+			f := newFake(t)
+			if test.hello != nil {
+				f.say(test.hello)
+			}
+			client := f.anyClient(options.Client().SetMaxPoolSize(100))
+			s := f.storeOn(client, nil, func(c call) bson.D {
+				if strings.HasPrefix(text(c, "query", "_id"), "s/") || c.name == "aggregate" {
+					return ok(e("value", bson.D{e("at", time.Now())}), e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
 				}
-				client := f.anyClient(options.Client().SetMaxPoolSize(100))
-				s := f.storeOn(client, nil, func(c call) bson.D {
-					if strings.HasPrefix(text(c, "query", "_id"), "s/") || c.name == "aggregate" {
-						return ok(e("value", bson.D{e("at", time.Now())}), e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+				mu.Lock()
+				underWay, commands = underWay+1, commands+1
+				peak = max(peak, underWay)
+				mu.Unlock()
+				time.Sleep(time.Duration(wait.Load()))
+				mu.Lock()
+				defer mu.Unlock()
+				underWay--
+				n := statements(c)
+				switch upsert, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); {
+				case upsert:
+					return upsertedAll(n)
+				case c.name == "findAndModify": // the server is not MongoDB, or the key is contended
+					if wait.Load() > 0 {
+						released++
 					}
-					mu.Lock()
-					underWay, commands = underWay+1, commands+1
-					peak = max(peak, underWay)
-					mu.Unlock()
-					time.Sleep(time.Duration(wait.Load()))
-					mu.Lock()
-					defer mu.Unlock()
-					underWay--
-					n := statements(c)
-					switch upsert, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); {
-					case upsert:
-						return upsertedAll(n)
-					case c.name == "findAndModify": // the server is not MongoDB, or the key is contended
-						if wait.Load() > 0 {
-							released++
-						}
-						return ok(e("value", bson.D{
-							e("now", time.Now()), e("y", "mutex"), e("c", 1), e("f", 2),
-							e("h", bson.A{bson.D{e("a", anyClaim.FindStringSubmatch(c.cmd.String())[1]), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
-						}))
-					case test.contended:
-						var errs bson.A
-						for i := range n {
-							errs = append(errs, bson.D{e("index", i), e("code", 241), e("errmsg", "as the test says")})
-						}
-						return ok(e("n", 0), e("nModified", 0), e("writeErrors", errs))
+					return ok(e("value", bson.D{
+						e("now", time.Now()), e("y", "mutex"), e("c", 1), e("f", 2),
+						e("h", bson.A{bson.D{e("a", anyClaim.FindStringSubmatch(c.cmd.String())[1]), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
+					}))
+				case test.contended:
+					var errs bson.A
+					for i := range n {
+						errs = append(errs, bson.D{e("index", i), e("code", 241), e("errmsg", "as the test says")})
 					}
-					released += n
-					return ok(e("n", n), e("nModified", n))
-				})
-				locks, err := dsync.New(s, &dsync.Options{TTL: 30 * time.Second, Retention: -1, Logger: slog.New(slog.DiscardHandler)})
-				if err != nil {
-					t.Fatal(err)
+					return ok(e("n", 0), e("nModified", 0), e("writeErrors", errs))
 				}
-				var holders sync.WaitGroup
-				for i := range test.holds {
-					h, err := locks.Mutex(fmt.Sprint("key ", i)).Hold(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
-					holders.Go(func() {
-						<-h.Lost()
-						if err := h.Release(context.Background()); !errors.Is(err, dsync.ErrLost) {
-							t.Errorf("Release: %v, want ErrLost", err)
-						}
-					})
-				}
-				synctest.Wait()
-				commands, peak = 0, 0
-				wait.Store(int64(away))
-				began := time.Now()
-				if err := locks.Close(t.Context()); err != nil {
-					t.Errorf("Close: %v", err)
-				}
-				took := time.Since(began)
-				holders.Wait()
-				if commands > test.most || peak > test.atOnce || took > test.took {
-					t.Errorf("Close of %d holds took %d commands, %d at a time, and %v; want at most %d, %d and %v",
-						test.holds, commands, peak, took, test.most, test.atOnce, test.took)
-				}
-				if want := test.holds; released < want {
-					t.Errorf("%d claims were released, want %d", released, want)
-				}
+				released += n
+				return ok(e("n", n), e("nModified", n))
 			})
+			locks, err := dsync.New(s, &dsync.Options{TTL: 30 * time.Second, Retention: -1, Logger: slog.New(slog.DiscardHandler)})
+			noErr(t, err)
+			var holders sync.WaitGroup
+			for i := range test.holds {
+				h, err := locks.Mutex(fmt.Sprint("key ", i)).Hold(t.Context())
+				noErr(t, err)
+				holders.Go(func() {
+					<-h.Lost()
+					if err := h.Release(context.Background()); !errors.Is(err, dsync.ErrLost) {
+						t.Errorf("Release: %v, want ErrLost", err)
+					}
+				})
+			}
+			synctest.Wait()
+			commands, peak = 0, 0
+			wait.Store(int64(away))
+			began := time.Now()
+			if err := locks.Close(t.Context()); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+			took := time.Since(began)
+			holders.Wait()
+			if commands > test.most || peak > test.atOnce || took > test.took {
+				t.Errorf("Close of %d holds took %d commands, %d at a time, and %v; want at most %d, %d and %v",
+					test.holds, commands, peak, took, test.most, test.atOnce, test.took)
+			}
+			if want := test.holds; released < want {
+				t.Errorf("%d claims were released, want %d", released, want)
+			}
 		})
 	}
 }
