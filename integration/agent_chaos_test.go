@@ -163,6 +163,8 @@ type target struct {
 	kind    string // "agent", "python" or "go"
 	name    string
 	command func(starts int) *exec.Cmd
+	clients []*target  // of an agent: the contenders on its machine
+	asleep  sync.Mutex // while the machine of a client sleeps, or only the client
 	starts  int
 	holds   int
 	*life
@@ -241,9 +243,35 @@ func (c *chaos) torment(p *target, end time.Time) {
 			c.start(p)
 			continue
 		}
+		if len(p.clients) > 0 && draw.IntN(2) == 0 {
+			c.suspend(p, sleep)
+			continue
+		}
+		p.asleep.Lock()
 		c.signal(p, syscall.SIGSTOP)
 		sleep([]time.Duration{agentChaosTTL / 6, agentChaosTTL / 6, agentChaosTTL * 3 / 2}[draw.IntN(3)])
 		c.signal(p, syscall.SIGCONT)
+		p.asleep.Unlock()
+	}
+}
+
+// suspend stops an agent and its clients for longer than the TTL, as a machine that sleeps. A client may be given a key
+// between the two stops, and reads that when it wakes, before the agent does: then the key is another's.
+func (c *chaos) suspend(agent *target, sleep func(time.Duration)) {
+	for _, p := range agent.clients {
+		p.asleep.Lock()
+		defer p.asleep.Unlock()
+	}
+	for _, s := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+		for _, p := range agent.clients {
+			c.signal(p, s)
+		}
+		sleep(agentChaosTTL / 6)
+		c.signal(agent, s)
+		if s == syscall.SIGSTOP {
+			sleep(agentChaosTTL)
+			time.Sleep(agentChaosTTL)
+		}
 	}
 }
 
@@ -366,26 +394,30 @@ func TestAgentChaos(t *testing.T) {
 			serving.Wait()
 			os.RemoveAll(dir)
 		})
-		start := func(kind string, i int, folder string, env []string, args ...string) {
+		start := func(kind string, i int, folder string, env []string, args ...string) *target {
 			name := fmt.Sprint(kind, " ", i)
-			c.start(&target{kind: kind, name: name, command: func(starts int) *exec.Cmd {
+			p := &target{kind: kind, name: name, command: func(starts int) *exec.Cmd {
 				cmd := exec.Command(args[0], args[1:]...)
 				cmd.Dir = folder
 				cmd.Env = append(append(os.Environ(), env...), "PYTHONDONTWRITEBYTECODE=1", "MONGODB_URI=",
 					"REFEREE="+referee.Addr().String(), fmt.Sprintf("SEED=%d %s %d", lab.Seed, name, starts))
 				return cmd
-			}})
+			}}
+			c.start(p)
+			return p
 		}
 		self, err1 := os.Executable()
 		args, err2 := json.Marshal(r.args(r.short(agentChaosTTL)))
 		noErr(t, errors.Join(err1, err2))
 		at := func(i int) string { return "unix:" + filepath.Join(dir, fmt.Sprint(i%agents)) }
+		var machines [agents]*target
 		for i := range agents {
-			start("agent", i, "", nil, bin, "agent", "--listen", at(i), "--uri", r.URI, "--db", r.DB,
+			machines[i] = start("agent", i, "", nil, bin, "agent", "--listen", at(i), "--uri", r.URI, "--db", r.DB,
 				"--ttl", agentChaosTTL.String(), "--connect-timeout", "1m")
 		}
 		for i := range each {
-			start("python", i, "../examples/languages", []string{"AGENT=" + at(i)}, "python3", "-c", pythonContender)
+			client := start("python", i, "../examples/languages", []string{"AGENT=" + at(i)}, "python3", "-c", pythonContender)
+			machines[i%agents].clients = append(machines[i%agents].clients, client)
 			start("go", i, "", []string{"LEASEHOLD_CHILD=contending", "LEASEHOLD_CHILD_ARGS=" + string(args)}, self)
 		}
 

@@ -62,7 +62,8 @@
 //   - It holds the lock from held (or elected) until the first of: lost, the end of the response, a failure to read it,
 //     and left_ms after it read the last line that had left_ms. A read time-out of left_ms is all that takes.
 //   - On the agent's machine it subtracts the line's age, which is the time of day less unix_ms, if that is above 0, as
-//     when both were frozen. On another machine, whose clock may differ, it ignores unix_ms.
+//     when both were frozen. On another machine, whose clock may differ, it ignores unix_ms. (Our clients see by the
+//     connection's addresses where the agent is. Through a tunnel, such as that of ssh -L, both clocks must be right.)
 //   - Then it stops its work, within grace_ms. Nobody else is granted the key before that, unless the client closes the
 //     connection or calls done first: both say that it has stopped.
 //   - A run has succeeded when done was answered with 204. A response that the client closes is a failed run.
