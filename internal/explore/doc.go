@@ -32,6 +32,8 @@
 //     for both. Callers without ticks are served in FIFO order, except for tries, callers with First, and readers
 //     that share. Every caller gets one answer. Every hold is freed once, after its holder is done.
 //   - Only sessions that the store has expired are named as expired.
+//   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
+//   - No more commands and polls are under way than there are lanes for them.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,

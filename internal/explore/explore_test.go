@@ -506,6 +506,7 @@ func deaf(w *world)     { w.deaf = true }
 func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
+func final(w *world)    { w.deaf, w.store.final = true, true }
 
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
@@ -688,6 +689,8 @@ func settings() []setting {
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
 		{name: "closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).auto()), set: deaf},
+		{name: "closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: each(mutex(1)), set: deaf, without: cutOffWith("A closes")},
+		{name: "closing, and its registration has no answer", budget: budget{closes: 1, faults: 1}, processes: each(mutex(1)), set: deaf, without: faultsBut([2]string{"A's Register", "lost"})},
 		{name: "closing, a break", budget: budget{closes: 1, breaks: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "closing, refused, and others wait", budget: budget{closes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: deaf, without: closing},
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
@@ -706,6 +709,7 @@ func settings() []setting {
 		{name: "a fail-over, two callers", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
 		{name: "a fail-over, two processes", budget: budget{failOvers: 1}, processes: each(mutex(1), mutex(1))},
 		{name: "a fail-over, a fault", budget: budget{failOvers: 1, faults: 1}, processes: each(mutex(1)), change: patient, set: deaf},
+		{name: "a fail-over, no copies", budget: budget{failOvers: 1, faults: 1}, processes: each(mutex(1)), set: final},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
@@ -861,6 +865,9 @@ func randomSetting(r *rand.Rand) setting {
 	}
 	if r.IntN(4) == 0 {
 		s.budget.failOvers = 1 + r.IntN(2)
+		if set := s.set; r.IntN(2) == 0 {
+			s.set = func(w *world) { set(w); w.store.final = true }
+		}
 	}
 	return s
 }

@@ -22,6 +22,7 @@ type store struct {
 	observed bool          // all keys are observed
 	hostFile string        // host file of every session; "": the processes run on different machines
 	early    bool          // the store may answer a Release with Early before the release is committed
+	final    bool          // the store says so if no copy of a request can join any more
 	log      driver.OpTime // position at the end of the log; only early releases are in the log
 	undo     []undo        // early releases that are not committed yet
 }
@@ -64,7 +65,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	switch reg, known := s.sessions[cmd.Session]; cmd.Op {
 	case core.Register:
 		if known {
-			r.Err = driver.ErrSessionExists
+			r.Err, r.Lost = driver.ErrSessionExists, true // as package engine says it: another copy has registered the id
 			return r
 		}
 		s.sessions[cmd.Session] = registration{at: now, ttl: ttl}

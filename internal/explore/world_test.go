@@ -60,23 +60,25 @@ type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
 type node struct {
-	core     *core.Core
-	frozen   bool
-	dead     bool
-	died     core.Instant // when it crashed
-	cut      bool
-	closing  bool
-	hurried  bool
-	closed   bool
-	extended core.Instant // when the last answered Extend was sent
-	listener listener
-	callers  []caller
-	holds    []hold
-	done     *core.Done // the last Done passed to the Core
-	leases   []string   // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
-	unfreed  bool       // its Close has returned an error because it could not release everything
-	observed []string   // the keys that it observes
-	recorder *trace.Recorder
+	core      *core.Core
+	frozen    bool
+	dead      bool
+	died      core.Instant // when it crashed
+	cut       bool
+	closing   bool
+	hurried   bool
+	closed    bool
+	extended  core.Instant // when the last answered Extend was sent
+	listener  listener
+	callers   []caller
+	holds     []hold
+	done      *core.Done   // the last Done passed to the Core
+	leases    []string     // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
+	unfreed   bool         // its Close has returned an error because it could not release everything
+	observed  []string     // the keys that it observes
+	registers string       // the id of its last registration if it does not know of any answer; "": it knows
+	closeBy   core.Instant // when its Close must have returned, unless the store answers; 0: it has not closed
+	recorder  *trace.Recorder
 }
 
 type listener struct {
@@ -209,6 +211,16 @@ func (w *world) step(i int, e core.Event) error {
 			n.holds[h].asked = n.holds[h].asked || n.holds[h].id == claim
 		}
 	}
+	switch e := e.(type) {
+	case core.Close:
+		n.closeBy = w.now.Add(w.cfg.Grace + w.cfg.Attempt)
+	case core.Hurry:
+		n.closeBy = w.now.Add(w.cfg.Attempt)
+	case *core.Reply:
+		if n.closing && !n.hurried && !e.Lost {
+			n.closeBy = max(n.closeBy, w.now.Add(w.cfg.Attempt))
+		}
+	}
 	effects := slices.Clone(n.core.Step(w.now, e))
 	if n.recorder != nil {
 		n.recorder.Step(w.now, e, effects, n.core.Next())
@@ -232,6 +244,7 @@ func (w *world) step(i int, e core.Event) error {
 			if f.Op == core.Register {
 				w.ids++
 				f.Session = fmt.Sprint(name(i), w.ids) // see owner
+				n.registers = f.Session
 			}
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut})
@@ -292,6 +305,12 @@ func (w *world) step(i int, e core.Event) error {
 			}
 		}
 	}
+	if n.core.Session() == n.registers {
+		n.registers = ""
+	}
+	if n.closing && !n.closed && w.now > n.closeBy {
+		return fmt.Errorf("the Close of %s has not returned, although the store has not answered within an attempt's time", name(i))
+	}
 	for _, h := range n.holds {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
@@ -308,10 +327,13 @@ func (w *world) step(i int, e core.Event) error {
 	return nil
 }
 
-// closeSays checks that the result of Close is true for the session and its holds.
+// closeSays checks that the result of Close is true for the session and its holds, or for the registration under way.
 func (w *world) closeSays(i int, session string, err error) error {
+	if session == "" {
+		session = w.nodes[i].registers
+	}
 	r, known := w.store.sessions[session]
-	if !known || r.expired {
+	if !known || r.expired || session == w.nodes[i].registers && !w.store.now(w.now).Before(r.at.Add(r.ttl)) {
 		return nil
 	}
 	if !errors.Is(err, core.ErrNotUnregistered) {
@@ -347,11 +369,29 @@ func revokedBy(e core.Event) (claims []string) {
 	return claims
 }
 
-// mayStillSend checks a command that a process sends. After a session is lost, only its commands about leases may be
+// mayStillSend checks a command that a process sends. It must have a lane for the command. After a session is lost, only its commands about leases may be
 // sent. A lost hold must not seal its key. A revoked key may be kept only for the grace and two margins. An Expire may
 // have Died set only if the session's process died at least a margin ago. A request may name only sessions that have
 // expired. session is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
+	busy, polls := 0, 0
+	count := func(c *core.Send) {
+		if c.Op != core.Heartbeat && c.Op != core.Register && c.Op != core.Unregister {
+			busy++
+			if c.Edit.Acquire != nil && c.Edit.Acquire.Repeated {
+				polls++
+			}
+		}
+	}
+	count(s)
+	for m := range w.mail {
+		if l := &w.mail[m]; l.node == i && l.command != nil && !l.answered {
+			count(l.command)
+		}
+	}
+	if !w.nodes[i].hurried && (busy > w.cfg.Lanes || polls > w.cfg.PollLanes) {
+		return fmt.Errorf("%s sends %v, so that %d commands are under way, %d of them polls", name(i), s.Op, busy, polls)
+	}
 	switch s.Op {
 	case core.Acquire, core.Release, core.Extend, core.Heartbeat, core.Unregister:
 		if s.Session != session && s.Session != w.nodes[i].core.Session() && claimOf(s.Command).Lease == 0 {
@@ -792,7 +832,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	if w.crashes > 0 && n.core.Session() != "" {
 		add(name(i)+" crashes", func(w *world) error { w.crashes--; w.crash(i); return nil })
 	}
-	if w.closes > 0 && n.core.Session() != "" && !n.closing {
+	if w.closes > 0 && !n.closing && (n.core.Session() != "" || n.registers != "") {
 		add(name(i)+" closes", func(w *world) error {
 			w.closes--
 			w.nodes[i].closing = true
@@ -1035,6 +1075,7 @@ func (w *world) execute(m int, replies bool) error {
 		return fmt.Errorf("%s: %w", w.title(l), err)
 	}
 	r.Command, r.Session = l.command.ID, l.command.Session
+	r.State.Final = w.store.final && !l.copies
 	if v := l.command.Edit.Release; v != nil && v.Successor != "" && r.Found {
 		k := w.store.keys[v.Claim.Key]
 		for h := range w.nodes[l.node].holds {
