@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
@@ -112,4 +113,40 @@ func TestCloseWithManyHolds(t *testing.T) {
 			}
 		})
 	}
+}
+
+// LockAll locks its keys in order, each with a command of its own. It unlocks them at the same time, so their Releases
+// go together.
+func TestLockAllCost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 100
+		b := newBulkServer(t, nil)
+		locks := testkit.NewSession(t, onlyKeys{b.s}, nil)
+		var all []dsync.Locker
+		for i := range keys {
+			all = append(all, locks.Mutex(fmt.Sprintf("key %03d", i)))
+		}
+		_, unlock, err := dsync.LockAll(t.Context(), all...)
+		testkit.NoErr(t, err)
+		wantSent(t, "LockAll", b.sent(), ones(keys)...)
+		testkit.NoErr(t, unlock())
+		sent, released := b.sent(), 0
+		for _, n := range sent {
+			released += n
+		}
+		if released != keys || len(sent) > 12 { // the session sends 32 Releases at a time
+			t.Errorf("unlock released %d keys with commands of %v statements, want %d keys and at most 12 commands", released, sent, keys)
+		}
+	})
+}
+
+// The type onlyKeys is a store whose sessions take no commands.
+type onlyKeys struct{ driver.Store }
+
+func (onlyKeys) Register(context.Context, driver.Member) (time.Time, error) { return time.Now(), nil }
+
+func (onlyKeys) Expire(context.Context, string, bool) (time.Duration, error) { return 0, nil }
+
+func (onlyKeys) Heartbeat(context.Context, string, []driver.Revocation) (driver.HeartbeatReply, error) {
+	return driver.HeartbeatReply{Now: time.Now()}, nil
 }

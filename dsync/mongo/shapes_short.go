@@ -55,11 +55,6 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 	return bson.A{bson.D{e("$replaceWith", op("$cond", met, literal(granted), unmet()))}}
 }
 
-// unmet is the value of a record whose short command does not meet its conditions: it makes the statement fail with
-// codeConversion, because the _id is never a number. The reply to a bulk lists the statements that failed. If they
-// left their records as they are, the reply would only have the number of records that were changed.
-func unmet() bson.D { return op("$toInt", "$_id") }
-
 // releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits for the key
 // or observes it.
 func (s *store) releasingShort(c driver.Claim) bson.A {
