@@ -580,3 +580,34 @@ func TestDiscardOfManyClaims(t *testing.T) {
 		})
 	}
 }
+
+// A candidate joins the queue after Discard has read that nobody waits. So the short Release does not apply, and a
+// hand-over grants the candidate the next term.
+func TestDiscardCountsTerms(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		updates := 0
+		s := newFake(t).store(nil, func(c call) bson.D {
+			holder := bson.D{e("a", "s.1"), e("s", "s"), e("w", 1), e("t", int64(1024)), e("n", int64(6))}
+			record := bson.D{e("_id", "k/k"), e("f", 2), e("y", "election"), e("c", 1), e("t", int64(1024)), e("n", int64(6)), e("h", bson.A{holder}), e("q", bson.A{})}
+			switch c.name {
+			case "aggregate":
+				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{record})}))
+			case "findAndModify":
+				if !strings.Contains(c.cmd.String(), "$$term") {
+					t.Errorf("the hand-over does not count the term: %v", c.cmd)
+				}
+				candidate := bson.D{e("a", "o.1"), e("s", "o"), e("w", 1), e("p", int64(5))}
+				return ok(e("value", append(record, e("now", time.Now()), e("first", candidate), e("waiting", 1))))
+			}
+			if updates++; updates > 1 {
+				return unwritten(241)
+			}
+			return ok(e("n", 1), e("nModified", 0))
+		})
+		notices, err := s.Discard(t.Context(), []driver.Claim{{Key: "k", ID: "s.1", Session: "s"}})
+		testkit.NoErr(t, err)
+		if len(notices) != 1 || notices[0].Claim != "o.1" || notices[0].Term != 7 {
+			t.Errorf("notices %+v, want one of the grant to o.1 in term 7", notices)
+		}
+	})
+}

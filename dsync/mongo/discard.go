@@ -67,7 +67,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 		c = driver.Claim{Key: c.Key, ID: c.ID, Session: c.Session}
 		switch {
 		case r.alone() && s.server.bulks():
-			c.Weight, c.Limit, c.Token, c.NoneWaiting = 1, 1, r.Token, true
+			c.Kind, c.Weight, c.Limit, c.Token, c.NoneWaiting = r.Kind, 1, 1, r.Token, true
 			wg.Go(func() { release(c) })
 		case ctx.Err() != nil: // the remaining claims are still there
 			wg.Wait()
@@ -86,6 +86,7 @@ type discardRecord struct {
 	Holders []holderRecord `bson:"h"`
 	Queue   []waiterRecord `bson:"q"`
 	Token   int64          `bson:"t"`
+	Kind    driver.Kind    `bson:"y"` // a hand-over of an election counts its terms
 	Limit   int64          `bson:"c"`
 }
 
