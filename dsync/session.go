@@ -137,8 +137,8 @@ func (s *Session) Healthy() error { return engine.Of(s).Healthy() }
 // these, or both:
 //
 //   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may still hold,
-//     because it refused their release or has not answered. They become free within one TTL, but a
-//     lease only at its own end.
+//     because it refused their release, has not answered, or may undo it in a fail-over. They become free
+//     within one TTL, but a lease only at its own end.
 //   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL.
 //
 // The session is closed even then. Close waits for all goroutines of the session except running hooks. A second

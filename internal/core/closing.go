@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -155,6 +156,17 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 		u.end = withGrace
 	}
 	c.closing.notReleased = append(c.closing.notReleased, u)
+}
+
+// noteUndoable records, for Close's error, the keys whose early release a fail-over may still undo. Once the session is
+// unregistered, the store frees them nevertheless.
+func (c *Core) noteUndoable(cause error) {
+	cg := c.closing
+	for i := range c.past {
+		if p := &c.past[i]; cg != nil && p.applied != (driver.OpTime{}) {
+			cg.notReleased = append(cg.notReleased, unreleased{key: p.key, why: cmp.Or(cg.listed, cause)})
+		}
+	}
 }
 
 // closeDue unregisters the session when Close has nothing else to wait for. It lets the session expire

@@ -507,6 +507,24 @@ func TestUnregisterIsSentOnceAfterHurry(t *testing.T) {
 	r.says("no answer", "Closed, not unregistered")
 }
 
+// A fail-over may undo an early release. The key is free nevertheless once the session is unregistered. If it can't be
+// unregistered, Close names the key.
+func TestCloseAfterAnEarlyRelease(t *testing.T) {
+	for says, reply := range map[string]core.Reply{
+		"Closed": {},
+		`Closed: not released: "k", not unregistered`: {Lost: true},
+	} {
+		r := newRig(t)
+		r.heldForGood()
+		r.early(1)
+		r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
+		r.step(core.Close{})
+		r.step(core.Hurry{})
+		r.answer("Unregister", reply)
+		r.says("after Unregister", says)
+	}
+}
+
 // A lease whose end was never set ends with its session: after an Unregister the store no longer has the lease, even if
 // earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {

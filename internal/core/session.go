@@ -228,6 +228,7 @@ func (c *Core) lose(cause error) {
 	s := c.session
 	c.session = session{acks: s.acks, sent: s.sent, lastBeat: s.lastBeat, clock: s.clock, at: s.at, due: never, registerAt: never}
 	c.sweeper.due = never
+	c.noteUndoable(cause)
 	c.discards, c.past, c.looks = discards{due: never}, nil, looks{}
 	c.stopListening()
 	if m := c.messages[c.topics[topic{op: Announce}]]; m != nil {
