@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/dsync"
+	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"golang.org/x/sys/unix"
 )
@@ -242,6 +246,35 @@ func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the command ran although SIGTERM came before the order to start")
 	}
+}
+
+// If the keeper for the next term can't be started, leasehold elect says so and ends.
+func TestElectWithoutAKeeper(t *testing.T) {
+	store := dsynctest.NewMemory()
+	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--", "sh", "-c", "echo leads; exec sleep 1000")
+	eventually(t, "the first term began", func() bool { return strings.Contains(out.take(), "leads") })
+	s := session(t, store)
+	var most unix.Rlimit
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &most))
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: most.Max}, nil))
+	go admin.New(s).Break(context.Background(), "e")
+	got := <-end
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &most, nil))
+	if got.status != exitFailed || !strings.Contains(got.err, "the keeper process, which runs the command, could not be started: ") {
+		t.Errorf("elect: %+v, want status %d and why", got, exitFailed)
+	}
+	free(t, store, "e")
+}
+
+// A command whose hold is lost at the moment of its start has the hold's token all the same.
+func TestEnvironmentOfALostHold(t *testing.T) {
+	h := holdAs(t, session(t, dsynctest.NewMemory()), "k", driver.KindMutex)
+	want := fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.Token())
+	h.WindDown(dsync.ErrLost)
+	if env := (&job{key: "k", kind: driver.KindMutex}).environment(h); env[1] != want {
+		t.Errorf("the environment has %q, want %q", env, want)
+	}
+	_ = h.Release(t.Context())
 }
 
 // Whatever the command's exit status is, leasehold exits with it.

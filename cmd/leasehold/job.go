@@ -171,9 +171,11 @@ func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 		}
 		a.say(err)
 		k.end()
-		if k, err = j.keeper(a, sig); err != nil {
+		next, err := j.keeper(a, sig)
+		if err != nil {
 			return err
 		}
+		k = next
 	}
 }
 
@@ -345,7 +347,7 @@ func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 
 // environment returns the environment variables that describe the hold.
 func (j *job) environment(h *engine.Hold) []string {
-	env := []string{"LEASEHOLD_KEY=" + j.key, fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.Token())}
+	env := []string{"LEASEHOLD_KEY=" + j.key, fmt.Sprintf("LEASEHOLD_TOKEN=%d", h.GrantToken())}
 	if j.kind == driver.KindElection {
 		env = append(env, fmt.Sprintf("LEASEHOLD_TERM=%d", h.Term()))
 	}
