@@ -214,7 +214,7 @@ export class Elector extends EventEmitter {
     const read = async () => {
       while (follower.wanted) {
         const stream = await this.agent.open('GET', ['elections', this.name, ...path], params).catch((e) => {
-          if (e.status >= 400 && e.status < 500) throw e
+          if (e.status >= 400 && e.status < 500 && ![408, 429].includes(e.status)) throw e // a proxy sends those two
           return null
         })
         follower.stream = stream

@@ -114,7 +114,8 @@ class Agent:
             text = answer.read()
             try:
                 error = json.loads(text)
-            except ValueError:  # not from an agent
+                error["error"]
+            except (ValueError, LookupError, TypeError):  # not from an agent
                 error = {"error": "HTTP status %d: %r" % (answer.status, text[:200])}
             failure = {409: Held, 404: Lost, 410: Lost}.get(answer.status, RuntimeError)(error["error"])
             failure.holder, failure.status = error.get("holder"), answer.status
@@ -282,7 +283,8 @@ class Elector:
             except (OSError, ValueError, RuntimeError, http.client.HTTPException, AttributeError, Lost) as e:
                 if self._raised:
                     raise self._raised from None
-                if 400 <= getattr(e, "status", 0) < 500:
+                status = getattr(e, "status", 0)
+                if 400 <= status < 500 and status not in (408, 429):  # a proxy sends those two
                     raise
                 # else there is no agent, or no sign of life
             finally:  # also if a callback raises: nobody would work as the leader of an open response

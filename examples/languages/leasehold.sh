@@ -7,10 +7,12 @@
 # The exit status is the command's, or 112 if the key is held, 114 if the lock was lost and the command stopped (SIGTERM,
 # and SIGKILL after the grace), 110 if the agent refuses or can't be reached. LEASEHOLD_AGENT is the agent's address:
 # http://localhost:7474 by default, or unix:PATH; LEASEHOLD_AGENT_TOKEN is its bearer token, if it has one. In
-# keys, write a slash as %2F and a question mark as %3F. If the agent's machine dies, TCP's keep-alive ends a wait.
+# keys, write a slash as %2F and a question mark as %3F. The command is a program: a function of the shell would see the
+# variables of this one, and what it starts would outlive a loss. If the agent's machine dies, TCP's keep-alive ends a wait.
 
 with_lock() (
-	set +e # the caller's set -e would end this shell, and free the lock, when a signal interrupts wait
+	set +e # the caller's set -e or trap on ERR would end this shell, and free the lock, when a signal interrupts wait
+	trap - ERR
 	key=$1
 	shift
 	at=${LEASEHOLD_AGENT:-http://localhost:7474} socket=()
