@@ -338,19 +338,6 @@ func TestElectCampaignsAgain(t *testing.T) {
 	free(t, store, "e")
 }
 
-// If no keeper can be started for the next term, elect says so, and ends.
-func TestElectWithoutAnotherKeeper(t *testing.T) {
-	store := dsynctest.NewMemory()
-	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--", "sh", "-c", "echo runs; exec sleep 1000")
-	eventually(t, "the first term began", func() bool { return strings.Contains(out.take(), "runs") })
-	t.Setenv("LEASEHOLD_TEST", strings.Repeat("x", 8<<20)) // no process can be started with so long an environment
-	go admin.New(session(t, store)).Break(context.Background(), "e")
-	if got := <-end; got.status != exitFailed || !strings.Contains(got.err, "could not be started") {
-		t.Errorf("elect: %+v, want status %d and why the keeper could not be started", got, exitFailed)
-	}
-	free(t, store, "e")
-}
-
 // Of those who wait, the process with the greatest --preference is elected. Without the flag elect is an equal of Go
 // programs that have no preference.
 func TestElectPreference(t *testing.T) {
