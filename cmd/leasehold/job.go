@@ -337,7 +337,7 @@ func (j *job) holder(ctx context.Context, s *dsync.Session, err error) string {
 	defer cancel()
 	st, e := admin.New(s).Status(ctx, j.key)
 	switch {
-	case e != nil:
+	case e != nil, len(st.Holders)+st.Waiting == 0: // the server may have answered nothing but this
 		return err.Error()
 	case len(st.Holders) == 0:
 		return fmt.Sprintf("others were ahead in the queue (%d still wait)", st.Waiting)
