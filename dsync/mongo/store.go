@@ -51,9 +51,9 @@ var (
 // the package comment, and [Options].ReadOnly). ctx bounds this contact as in [Open]. A nil *Options means the
 // defaults.
 //
-// Almost every method sends one command. Writes are acknowledged by a majority, except notices and early releases. For
-// a write that was applied but not confirmed by a majority, the method returns an error, since a fail-over could undo
-// the write. A command whose context has no deadline waits at most 30 seconds for its reply.
+// Almost every method sends one command. Writes are acknowledged by a majority, except notices, early releases and the
+// record that NewStore looks at. For a write that was applied but not confirmed by a majority, the method returns an
+// error, since a fail-over could undo the write. A command whose context has no deadline waits at most 30 seconds for its reply.
 //
 // When the deadline of a context passes, the connection survives. When a context is cancelled,
 // the driver closes the connection, and the server may still execute the command, so avoid
