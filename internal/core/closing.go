@@ -70,7 +70,6 @@ func (c *Core) close(e Close) {
 		return
 	}
 	c.lanes.times = max(1, e.Releases/c.cfg.Lanes)
-	c.fillLanes()
 	c.closing = &closing{due: c.now.Add(c.cfg.Grace + c.cfg.Attempt), listed: c.mayBeListed()}
 	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
 	for _, key := range sortedKeys(c.queues) {
@@ -88,6 +87,7 @@ func (c *Core) close(e Close) {
 	for _, cl := range c.those(func(*claim) bool { return true }) {
 		c.fire(cl, closes, args{cause: ErrClosed})
 	}
+	c.fillLanes() // not earlier, so that requests that wait for a lane are not sent
 	for _, m := range c.inOrder() {
 		if m.command == 0 && (m.began == never || c.unwanted(m)) {
 			c.messageDue(m)

@@ -149,6 +149,14 @@ func TestCloseFillsLanes(t *testing.T) {
 	}
 }
 
+// A request that waits for a lane when Close begins is never sent, so there is nothing to release.
+func TestCloseSendsNoRequests(t *testing.T) {
+	r := newRig(t)
+	r.inLine()
+	r.step(core.Close{Releases: 1000})
+	r.says("closed", "Deliver 9: dsync: session closed, Deliver 1: dsync: session closed")
+}
+
 // If the listener breaks, another is opened after a pause. The pause is short again if the listener had run for a while.
 func TestListenerIsReplaced(t *testing.T) {
 	r := newRig(t)
