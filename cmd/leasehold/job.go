@@ -287,7 +287,7 @@ func (j *job) close(a *app, s *dsync.Session) {
 }
 
 func (j *job) notReleased(a *app, err error) {
-	a.say(fmt.Errorf("%q could not be released; it becomes free when the TTL of %v runs out: %w", j.key, a.target.ttl, err))
+	a.say(fmt.Errorf("%q may not have been released; it is free at the latest when the TTL of %v has run out: %w", j.key, a.target.ttl, err))
 }
 
 // releaseTimeout bounds the wait in release if the server does not answer. Together, release and close

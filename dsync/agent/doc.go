@@ -97,5 +97,6 @@
 // handler answers only requests that came through a Unix socket, or to a loopback address under a name of this machine, so
 // that foreign web pages can't reach it through a name of their own, and none that a proxy has forwarded. With a token,
 // each request must have it: "Authorization: Bearer TOKEN". Requests from browsers are refused either way: those with
-// Origin or Sec-Fetch-Site, and those whose User-Agent begins with Mozilla/, since old browsers send only that.
+// Origin or Sec-Fetch-Site, and those whose User-Agent begins with Mozilla/, since old browsers send only that. (So does
+// PowerShell, unless it is told a -UserAgent.)
 package agent
