@@ -782,11 +782,12 @@ func say(w http.ResponseWriter, format string, args ...any) {
 func TestOldLine(t *testing.T) {
 	for _, test := range []struct {
 		what, at    string
-		first, next time.Duration // the ages of the lines, of which next is a sign of life; 0: there is none
+		first, next time.Duration // the ages of the lines, of which next is a sign of life; 0: there is none, or nothing is left
 		left        time.Duration // of next
 		want        []string
 	}{
 		{"first", "127.0.0.1:0", time.Hour, 0, 0, []string{"over"}},
+		{"nothing left", "127.0.0.1:0", 0, 0, 0, []string{"over"}},
 		{"sign of life", "127.0.0.1:0", time.Millisecond, 10*time.Minute - 50*time.Millisecond, 10 * time.Minute, []string{"held", "lost", "over"}},
 		{"from the future", "127.0.0.1:0", time.Millisecond, -time.Hour, 50 * time.Millisecond, []string{"held", "lost", "over"}},
 		// The client's address is 127.0.0.1, so this is another machine's.
@@ -800,7 +801,11 @@ func TestOldLine(t *testing.T) {
 						w.WriteHeader(http.StatusGone)
 						return
 					}
-					say(w, `{"held":"k","id":"i","token":1,"left_ms":600000,"unix_ms":%d,"grace_ms":1000}`, time.Now().Add(-test.first).UnixMilli())
+					left := 600_000
+					if test.first == 0 {
+						left = 0
+					}
+					say(w, `{"held":"k","id":"i","token":1,"left_ms":%d,"unix_ms":%d,"grace_ms":1000}`, left, time.Now().Add(-test.first).UnixMilli())
 					if test.next != 0 {
 						select {
 						case <-held:

@@ -106,7 +106,10 @@ class Stream {
         const age = this.here && 'unix_ms' in line ? Math.max(0, Date.now() - line.unix_ms) : 0
         this.until = read + line.left_ms - age - ROUNDING
         if (age >= line.left_ms) throw new LostError(`no sign of life: the last is ${age} ms old`)
-      } else if ('left_ms' in line) this.until = now() + 30_000
+      } else if ('left_ms' in line) {
+        if ('grace_ms' in line) throw new LostError('the hold is over already')
+        this.until = now() + 30_000
+      }
       return line
     } finally {
       clearTimeout(timer)
