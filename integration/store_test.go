@@ -29,6 +29,31 @@ func TestStore(t *testing.T) {
 	})
 }
 
+// Discard removes all claims, also if there are more than the server puts into the first batch of a reply, 101.
+func TestDiscardOfManyClaims(t *testing.T) {
+	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+		ctx, store := t.Context(), newRoom(t, s).store()
+		var claims []driver.Claim
+		for i := range 150 {
+			c := driver.Claim{Key: fmt.Sprint(i), ID: fmt.Sprint("s.", i), Session: "s", Kind: driver.KindMutex, Weight: 1, Limit: 1}
+			_, _, err := storecmd.Acquire(ctx, store, c, true, nil, time.Now().Add(time.Hour))
+			noErr(t, err)
+			claims = append(claims, c)
+		}
+		_, err := store.Discard(ctx, claims)
+		noErr(t, err)
+		states, err := store.Keys(ctx, driver.KeyQuery{Limit: 1000})
+		noErr(t, err)
+		left := 0
+		for _, st := range states {
+			left += len(st.Holders)
+		}
+		if len(states) != len(claims) || left > 0 {
+			t.Errorf("of %d keys, %d are still held, want none of %d", len(states), left, len(claims))
+		}
+	})
+}
+
 // Operations that change nothing write nothing, so they leave no entry in the oplog.
 func TestStoreNoOpsWriteNothing(t *testing.T) {
 	lab.Each(t, server.Need{Oplog: true}, func(t *testing.T, s *server.Server) {

@@ -39,14 +39,18 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	case none != nil || !there:
 		return nil, none
 	}
-	var found []discardRecord
-	match := bson.D{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})}
-	if err := s.aggregate(ctx, &found, false, match); err != nil {
-		return nil, failure("discard", err)
-	}
-	records := make(map[string]discardRecord, len(found))
-	for _, r := range found {
+	records := make(map[string]discardRecord, len(keys))
+	err = s.each(ctx, len(keys), false, []bson.D{
+		{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})},
+		{e("$project", bson.D{e("h.a", 1), e("h.e", 1), e("h.l", 1), e("q.a", 1), e("t", 1), e("y", 1), e("c", 1)})},
+	}, func(record bson.Raw) error {
+		var r discardRecord
+		err := bson.Unmarshal(record, &r)
 		records[r.ID] = r
+		return err
+	})
+	if err != nil {
+		return nil, failure("discard", err)
 	}
 	var (
 		mu      sync.Mutex

@@ -101,8 +101,6 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	default:
 		within = bson.D{e("$gte", keyID(q.Prefix)), e("$lt", successor(keyID(q.Prefix))), e("$gt", keyID(q.After))}
 	}
-	ctx, cancel := limited(noValues{ctx})
-	defer cancel()
 	// A record without a kind has had no claims. It was created for a mark, or for a command that added no claim.
 	stages := []bson.D{
 		{e("$match", bson.D{e("_id", within), e("y", bson.D{e("$exists", true)})})},
@@ -116,13 +114,39 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 			bson.D{e("$project", bson.D{e("f", 1), e("h", filter(list("$h"), op("$eq", "$$this.s", literal(q.Session))))})},
 			bson.D{e("$project", bson.D{e("f", 1), e("h.a", 1), e("h.s", 1), e("h.t", 1)})})
 	}
-	raw, err := marshal(s.read(stages, bson.D{e("batchSize", n+1)}, true))
-	if err != nil {
-		return nil, fmt.Errorf("encode aggregate: %w", err)
-	}
-	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(raw))
+	err = s.each(ctx, n, true, stages, func(record bson.Raw) error {
+		var r struct {
+			ID  string    `bson:"_id"`
+			Key keyRecord `bson:",inline"`
+		}
+		if err := bson.Unmarshal(record, &r); err != nil {
+			return fmt.Errorf("decode the record: %w", err)
+		}
+		st, err := r.Key.known(strings.TrimPrefix(r.ID, keyID("")))
+		if err != nil {
+			return err
+		}
+		states = append(states, st)
+		return nil
+	})
 	if err != nil {
 		return nil, err
+	}
+	return states, nil
+}
+
+// each runs a pipeline with at most n results, and calls f for each of them until f fails. Without n, the server would
+// put at most 101 results into the first batch. If the results are too large for one batch, each asks for further ones.
+func (s *store) each(ctx context.Context, n int, majority bool, stages []bson.D, f func(bson.Raw) error) error {
+	raw, err := marshal(s.read(stages, bson.D{e("batchSize", n+1)}, majority))
+	if err != nil {
+		return fmt.Errorf("encode aggregate: %w", err)
+	}
+	ctx, cancel := limited(noValues{ctx})
+	defer cancel()
+	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(raw))
+	if err != nil {
+		return err
 	}
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -130,20 +154,11 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 		_ = cursor.Close(ctx) // the cursor is still open only after an error
 	}()
 	for cursor.Next(ctx) {
-		var r struct {
-			ID  string    `bson:"_id"`
-			Key keyRecord `bson:",inline"`
+		if err := f(cursor.Current); err != nil {
+			return err
 		}
-		if err := bson.Unmarshal(cursor.Current, &r); err != nil {
-			return nil, fmt.Errorf("decode the record: %w", err)
-		}
-		st, err := r.Key.known(strings.TrimPrefix(r.ID, keyID("")))
-		if err != nil {
-			return nil, err
-		}
-		states = append(states, st)
 	}
-	return states, cursor.Err()
+	return cursor.Err()
 }
 
 // successor returns the first string, in byte order, after all strings that begin with p. BSON
