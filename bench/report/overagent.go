@@ -8,15 +8,16 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/leasehold-go/leasehold/bench/internal/measure"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/agent"
 )
 
-// overAgent measures a lock and its release over an agent in this process, relative to the same by the library, in turn on
-// the same server. All wait until a majority has the release. One client opens a connection for each request, as the clients
-// in other languages do, and the other keeps them.
+// overAgent measures Lock over an agent in this process, relative to Lock by the library, in turn on the same server. One
+// client opens a connection for each request, as the clients in other languages do, and the other keeps them. The
+// releases between are not measured. All wait until a majority has them.
 func (r *report) overAgent(ctx context.Context) ([]row, error) {
 	u := units{}
 	ps, end, err := r.players(ctx, mutexes, one, three)
@@ -36,23 +37,25 @@ func (r *report) overAgent(ctx context.Context) ([]row, error) {
 		client := func(keep bool) measure.Op {
 			transport := &http.Transport{DisableKeepAlives: !keep}
 			end = func(before func()) func() { return func() { transport.CloseIdleConnections(); before() } }(end)
-			return measure.Timed(agentClient{server.URL, &http.Client{Transport: transport}}.lockRelease)
+			return agentClient{server.URL, &http.Client{Transport: transport}}.lock
 		}
 		mu := s.Mutex("library")
-		cs = append(cs, contender{column: p.column, op: client(false), early: client(true), unit: measure.Timed(func(ctx context.Context) error {
+		cs = append(cs, contender{column: p.column, op: client(false), early: client(true), unit: func(ctx context.Context) (took time.Duration, err error) {
+			begin := time.Now()
 			h, err := mu.Hold(ctx)
 			if err != nil {
-				return err
+				return 0, err
 			}
-			return h.Release(ctx)
-		})})
+			took = time.Since(begin)
+			return took, h.Release(ctx)
+		}})
 	}
 	anew, kept, err := interleave(ctx, r.effort.turns, u, cs...)
 	if err != nil {
 		return nil, err
 	}
 	line := func(what string, took map[column]measure.Sample) row {
-		line := row{name: "Lock and Release over an agent, " + what + ": by how much it takes longer", unit: "Lock and Release"}
+		line := row{name: "Lock over an agent, " + what + ": by how much it takes longer", unit: "Lock"}
 		line = line.compared(median, took, u)
 		for c, s := range took {
 			line.cells[c].ratio = milliseconds(s.Median()-u[c].Median()) + ", " + line.cells[c].ratio
@@ -68,29 +71,32 @@ type agentClient struct {
 	http *http.Client
 }
 
-func (c agentClient) lockRelease(ctx context.Context) error {
+// lock returns how long it took until the lock was held. Then it releases the lock.
+func (c agentClient) lock(ctx context.Context) (took time.Duration, err error) {
+	begin := time.Now()
 	lock, err := c.send(ctx, "GET", "/v1/locks/agent", http.StatusOK)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer lock.Body.Close()
 	lines := bufio.NewReader(lock.Body)
 	line, err := lines.ReadBytes('\n')
 	if err != nil {
-		return err
+		return 0, err
 	}
 	var held struct{ ID string }
 	if err := json.Unmarshal(line, &held); err != nil {
-		return err
+		return 0, err
 	}
+	took = time.Since(begin)
 	done, err := c.send(ctx, "POST", "/v1/holds/"+held.ID+"/done", http.StatusNoContent)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if _, err := lines.ReadByte(); err != io.EOF { // the end, so that the connection can be kept
-		return fmt.Errorf("the response goes on after done: %v", err)
+		return 0, fmt.Errorf("the response goes on after done: %v", err)
 	}
-	return done.Body.Close()
+	return took, done.Body.Close()
 }
 
 // send fails unless the answer has the given status.
