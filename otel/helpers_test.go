@@ -159,5 +159,7 @@ func turn(m *dsync.Mutex) {
 // noErr ends the test if err is not nil.
 func noErr(t testing.TB, err error) {
 	t.Helper()
-	noErr(t, err)
+	if err != nil {
+		t.Fatal(err)
+	}
 }
