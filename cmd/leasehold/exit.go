@@ -16,7 +16,7 @@ const (
 	exitHeld        = 112 // another process holds the key
 	exitTimeout     = 113 // --timeout ran out
 	exitLost        = 114 // the hold was lost while the command ran, so the command was stopped
-	exitUnreachable = 115 // no server answers
+	exitUnreachable = 115 // no server answers, or confirms writes
 	exitRefused     = 116 // the server refused a command, for example because of missing rights
 	exitClock       = 117 // from the clock command: a clock is off, or may be
 	exitNothing     = 118 // there is no such key, election or process
@@ -38,7 +38,8 @@ as a shell does. The other statuses are leasehold's own:
   113  time-out: --timeout ran out before the key was free
   114  lost: the lease ran out, or the key was broken, while the command ran;
        the command was stopped
-  115  unreachable: no server answers, or its name can't be looked up
+  115  unreachable: no server answers or confirms writes, or its name can't be
+       looked up
   116  refused: the server answers but refuses (no rights, wrong password, …)
   117  clock: a clock is off, or may be off
   118  nothing: there is no such key, election or process to show or to break

@@ -316,7 +316,11 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 		return nil, err
 	}
 	if j.try {
-		return engine.Of(s).TryHold(ctx, want)
+		h, err := engine.Of(s).TryHold(ctx, want)
+		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+			err = &failure{exitUnreachable, err}
+		}
+		return h, err
 	}
 	wait := ctx
 	if j.timeout > 0 {

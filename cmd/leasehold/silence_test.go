@@ -121,19 +121,25 @@ func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 	})
 }
 
-// If the wait ends because the server confirms no registration, leasehold says that, and not that others were ahead.
-func TestTimeoutSaysThatTheServerIsSilent(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
-			return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodRegister}
+// If the server confirms no registration, leasehold says that, and not that others were ahead.
+func TestSaysThatTheServerIsSilent(t *testing.T) {
+	for flag, want := range map[string]failure{
+		"--timeout=2s": {exitTimeout, errors.New(`leasehold: "k" was not free within 2s: dsync: mutex "k": context deadline exceeded`)},
+		"--try":        {exitUnreachable, errors.New(`leasehold: dsync: try to hold "k": no answer within 5s`)},
+	} {
+		t.Run(flag, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				faulty := dsynctest.NewFaulty(dsynctest.NewMemory(), func(r dsynctest.Request) dsynctest.Fault {
+					return dsynctest.Fault{LoseRequest: r.Method == dsynctest.MethodRegister}
+				})
+				defer faulty.Close()
+				said := new(screen)
+				a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty, noKeeper: true}
+				status := a.main(t.Context(), []string{"run", flag, "k", "--", "true"})
+				if got := said.take(); status != want.status || !strings.HasPrefix(got, want.err.Error()) {
+					t.Errorf("status %d, printed %q, want %d and %q…", status, got, want.status, want.err)
+				}
+			})
 		})
-		defer faulty.Close()
-		said := new(screen)
-		a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty, noKeeper: true}
-		status := a.main(t.Context(), []string{"run", "--timeout", "2s", "k", "--", "true"})
-		const want = `leasehold: "k" was not free within 2s: dsync: mutex "k": context deadline exceeded`
-		if got := said.take(); status != exitTimeout || !strings.HasPrefix(got, want) {
-			t.Errorf("status %d, printed %q, want %d and %q…", status, got, exitTimeout, want)
-		}
-	})
+	}
 }
