@@ -424,6 +424,8 @@ func TestBulkIsNotSentByOtherReplies(t *testing.T) {
 		var arrived []time.Duration
 		start := time.Now()
 		b.instead = func(_ call, n int) bson.D {
+			b.mu.Lock()
+			defer b.mu.Unlock()
 			arrived = append(arrived, time.Since(start)-reply)
 			return upsertedAll(n)
 		}
