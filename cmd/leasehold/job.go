@@ -380,7 +380,7 @@ func (w *work) do() error {
 	defer w.signals.forward(false)
 	defer terminal.takeBack()
 	k := w.keeper
-	w.renew()
+	w.renew(w.environment(w.hold)...)
 	var late <-chan time.Time // fires if the keeper has not stopped the command in time
 	for {
 		select {
@@ -424,11 +424,12 @@ func (w *work) do() error {
 	}
 }
 
-// renew sends the keeper the deadline of the hold, unless the deadline has passed.
-func (w *work) renew() {
+// renew sends the keeper the deadline of the hold, unless the deadline has passed. The first one, which starts the
+// command, comes with environment variables.
+func (w *work) renew(env ...string) {
 	now := clock() // read the clock before Left; otherwise the deadline can be too late
 	if left := w.hold.Left(); left > 0 {
-		w.keeper.tell(order{Stop: now + left, Kill: now + left + w.grace, Env: w.environment(w.hold)})
+		w.keeper.tell(order{Stop: now + left, Kill: now + left + w.grace, Env: env})
 	}
 }
 

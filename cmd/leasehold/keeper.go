@@ -190,7 +190,7 @@ type order struct {
 	// Signal is a signal to forward to the command; 0: none.
 	Signal int
 
-	Env []string
+	Env []string `json:",omitempty"`
 }
 
 // A report is a message from the keeper to leasehold: a line of JSON. The first report says that

@@ -28,8 +28,7 @@ func opTime(reply bson.Raw, path ...string) (driver.OpTime, bool) {
 	return driver.OpTime{Term: term, Time: uint64(t)<<32 | uint64(i)}, true
 }
 
-// isEarly reports whether a release waits only for the primary. That is so if early is set and the server is a replica
-// set.
+// isEarly reports whether a write waits only for the primary. That is so if early is set and the server is a replica set.
 func (s *store) isEarly(early bool) bool {
 	return early && !s.server.portable && s.server.topology == replicaSet
 }
