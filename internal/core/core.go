@@ -61,6 +61,12 @@ func New(cfg *Config) *Core {
 	}
 }
 
+// maxRounds is far more rounds than a Step needs to do everything that is due. A timer that is never stopped would
+// otherwise make Step run forever.
+const maxRounds = 1000
+
+const neverDone = "core: something stays due, whatever is done about it"
+
 // Step handles an event that happens now and returns its effects, which are valid until the next Step. From one Step to
 // the next, now must not go back.
 func (c *Core) Step(now Instant, e Event) []Effect {
@@ -134,7 +140,11 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case Hurry:
 		c.hurry()
 	}
+	rounds := 0
 	for c.tickAt = c.nextDue(); c.tickAt <= now; c.tickAt = c.nextDue() {
+		if rounds++; rounds > maxRounds {
+			panic(neverDone)
+		}
 		c.due()
 	}
 	if c.closing != nil {

@@ -78,7 +78,7 @@ func (c *Core) releaseAnswered(cl *claim, s *sent, r *Reply) {
 		c.fire(cl, unanswered, args{})
 	case r.Err != nil:
 		c.fire(cl, refused, args{cause: r.Err})
-	case !r.Found && cl.token != 0 && cl.doubted == 0:
+	case !r.Found && cl.stored == present && cl.doubted == 0:
 		c.fire(cl, unknown, args{})
 	case !r.Found && cl.token != 0 && cl.failed == 0:
 		c.fire(cl, left, args{cause: fmt.Errorf("%w: the store did not know it any more", ErrLost)})
@@ -110,8 +110,8 @@ func (c *Core) releaseToFirst(cl *claim, x *args) {
 	c.release(cl, x)
 }
 
-// doubtRelease is called when the store reports that it does not have the claim, which was held. A deposed primary may
-// report that too, so the answer is believed only if it is the same after an acknowledged heartbeat.
+// doubtRelease is called when the store reports that it does not have the claim, which an answer or a notice has shown. A
+// deposed primary may report that too, so the answer is believed only if it is the same after an acknowledged heartbeat.
 func (c *Core) doubtRelease(cl *claim, _ *args) {
 	c.doubt(cl)
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.TTL))

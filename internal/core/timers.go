@@ -42,7 +42,10 @@ func (c *Core) at(t *timer, number uint64, due Instant) {
 
 // timersDue fires the timers of claims and messages that are due.
 func (c *Core) timersDue() {
-	for len(c.timers) > 0 && c.timers[0].at <= c.now {
+	for most := maxRounds + 10*len(c.timers); len(c.timers) > 0 && c.timers[0].at <= c.now; most-- {
+		if most == 0 {
+			panic(neverDone)
+		}
 		e := heap.Pop(&c.timers).(entry)
 		cl, m := c.claims[e.number], c.messages[e.number&^messageBit]
 		var t *timer

@@ -13,7 +13,8 @@
 //   - A caller calls Break, or observes a key.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key, or deletes its record.
-//   - The store fails over.
+//   - The store fails over. For a while, the deposed primary still answers commands from its own data: early releases, readings, and
+//     commands that have nothing to write. Other commands that reach it have no effect and no answer.
 //
 // Time passes only when no messages are under way except late ones, so without faults the network has no delay. Each
 // kind of fault has a budget.
@@ -34,7 +35,10 @@
 //   - Only sessions that the store has expired are named as expired.
 //   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
 //   - No more commands and polls are under way than there are lanes for them.
-//   - When Break returns, the holds that it had to end are over, and so are their graces.
+//   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
+//   - When Break returns, the holds that it had to end are over, and so are their graces. It need not end a hold that a
+//     deposed primary did not show.
+//   - No hold ends because of a stale reading.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the

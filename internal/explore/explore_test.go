@@ -46,7 +46,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deletes)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deposed, g.deletes)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -166,7 +166,19 @@ func (w *world) form() []byte {
 			flags(w.abandoned(&h.Holder))
 		}
 	}
-	return w.store.state(b, w.now, name)
+	b = w.store.state(b, w.now, name)
+	if d := w.old; d != nil {
+		put(-14)
+		flags(d.ahead)
+		for i := range w.nodes {
+			flags(w.nodes[i].met)
+		}
+		for i := range w.mail {
+			flags(w.mail[i].met, w.mail[i].anew)
+		}
+		b = d.own.state(d.committed.state(b, w.now, name), w.now, name)
+	}
+	return b
 }
 
 func putNotices(put func(...int), name *namer, notices []driver.Notice) {
@@ -506,6 +518,7 @@ func deaf(w *world)     { w.deaf = true }
 func eager(w *world)    { w.deaf, w.eager = true, true }
 func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
 func observed(w *world) { w.store.observed = true }
+func routed(w *world)   { w.eager, w.store.final, w.store.early = true, true, false }
 func final(w *world)    { w.deaf, w.store.final = true, true }
 
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
@@ -551,6 +564,25 @@ func faultsBut(these ...[2]string) func(what string) bool {
 		}
 		return false
 	}
+}
+
+// astrayInHaste leaves out all commands to the deposed primary except A's, and whatever inHaste leaves out.
+func astrayInHaste(what string) bool {
+	return inHaste(what) || strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "A's")
+}
+
+// readAstray leaves out most of what A and B do early or late, all commands to the deposed primary except A's readings of what
+// it holds, and all network faults except late replies to A's heartbeats.
+func readAstray(what string) bool {
+	switch {
+	case strings.HasPrefix(what, "the reply to B's "), strings.HasPrefix(what, "B's "):
+		return !strings.Contains(what, "B's Release") && !strings.Contains(what, "B's Notify")
+	case what == "A unlocks", strings.HasPrefix(what, "the reply to A's ") && strings.HasSuffix(what, " arrives"):
+		return !strings.Contains(what, "A's Heartbeat")
+	case strings.Contains(what, "to the deposed primary"):
+		return !strings.HasPrefix(what, "A's Keys")
+	}
+	return faultsBut([2]string{"A's Heartbeat", "delayed"})(what)
 }
 
 // closing leaves out B's Close, every refusal except those of A's releases, and whatever inHaste leaves out.
@@ -710,6 +742,10 @@ func settings() []setting {
 		{name: "a fail-over, two processes", budget: budget{failOvers: 1}, processes: each(mutex(1), mutex(1))},
 		{name: "a fail-over, a fault", budget: budget{failOvers: 1, faults: 1}, processes: each(mutex(1)), change: patient, set: deaf},
 		{name: "a fail-over, no copies", budget: budget{failOvers: 1, faults: 1}, processes: each(mutex(1)), set: final},
+		{name: "a deposed primary", budget: budget{failOvers: 1, deposed: 1}, processes: each(mutex(2)), set: deaf},
+		{name: "a deposed primary, two processes", budget: budget{failOvers: 1, deposed: 2}, processes: each(mutex(1), mutex(1)), set: eager, without: astrayInHaste},
+		{name: "a deposed primary, one caller gives up", budget: budget{failOvers: 1, deposed: 1, giveUps: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: astrayInHaste},
+		{name: "a deposed primary reads what is held", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: readAstray},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
@@ -867,6 +903,10 @@ func randomSetting(r *rand.Rand) setting {
 		s.budget.failOvers = 1 + r.IntN(2)
 		if set := s.set; r.IntN(2) == 0 {
 			s.set = func(w *world) { set(w); w.store.final = true }
+		}
+		s.budget.deposed = r.IntN(5)
+		if set := s.set; r.IntN(3) == 0 {
+			s.set = func(w *world) { set(w); w.store.early = false }
 		}
 	}
 	return s

@@ -22,6 +22,7 @@ type world struct {
 	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
+	old     *deposed // nil: there is no deposed primary, or no command can reach it any more
 	nodes   []node
 	mail    []letter // see tidy
 	tokens  map[string]tokens
@@ -52,6 +53,7 @@ type budget struct {
 	unlocks  int // Unlocks that may still be repeated, even after a later hold has begun
 
 	failOvers int // times that the store may still fail over
+	deposed   int // commands that a deposed primary may still execute
 	deletes   int // records of keys that somebody may still delete
 }
 
@@ -65,6 +67,7 @@ type node struct {
 	dead      bool
 	died      core.Instant // when it crashed
 	cut       bool
+	met       bool // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
 	closing   bool
 	hurried   bool
 	closed    bool
@@ -78,6 +81,7 @@ type node struct {
 	observed  []string     // the keys that it observes
 	registers string       // the id of its last registration if it does not know of any answer; "": it knows
 	closeBy   core.Instant // when its Close must have returned, unless the store answers; 0: it has not closed
+	idle      int          // the last Ticks that had no effect
 	recorder  *trace.Recorder
 }
 
@@ -146,6 +150,8 @@ type letter struct {
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
 	copies   bool        // after it was executed, it will arrive once more
+	met      bool        // node.met when it was sent
+	anew     bool        // the new primary has executed it; see world.old
 }
 
 // configWith returns the settings of a world's Cores, after change has changed them.
@@ -179,6 +185,9 @@ func (w *world) clone() *world {
 // tidy sorts the letters by node, so that worlds that differ only in which node sent first are equal. tidy also forgets
 // finished holds.
 func (w *world) tidy() {
+	if w.old != nil && w.deposedIsOver() {
+		w.forgetDeposed()
+	}
 	slices.SortStableFunc(w.mail, func(a, b letter) int {
 		if a.node != b.node {
 			return a.node - b.node
@@ -222,6 +231,9 @@ func (w *world) step(i int, e core.Event) error {
 		}
 	}
 	effects := slices.Clone(n.core.Step(w.now, e))
+	if err := n.maySleep(w.now, e, len(effects) > 0); err != nil {
+		return fmt.Errorf("%s: %w", name(i), err)
+	}
 	if n.recorder != nil {
 		n.recorder.Step(w.now, e, effects, n.core.Next())
 	}
@@ -233,7 +245,7 @@ func (w *world) step(i int, e core.Event) error {
 			if err := w.mayStillSend(i, f, session); err != nil {
 				return err
 			}
-			if f.Op == core.Keys { // answer it at once: a late Keys command would find the same as the next Keys command
+			if f.Op == core.Keys && (w.old == nil || n.met) { // answer it at once: a late Keys command would find the same as the next Keys command
 				r := w.store.execute(f.Command, w.cfg.TTL, w.now)
 				if r.Command = f.ID; n.cut {
 					r.Lost, r.Err = true, errTimeout
@@ -247,7 +259,7 @@ func (w *world) step(i int, e core.Event) error {
 				n.registers = f.Session
 			}
 			w.letters++
-			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut})
+			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut, met: n.met})
 		case *core.Deliver:
 			if err := w.deliver(i, f); err != nil {
 				return err
@@ -263,6 +275,9 @@ func (w *world) step(i int, e core.Event) error {
 			}
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
+			}
+			if errors.Is(f.Cause, core.ErrRecordDeleted) && !w.deleted {
+				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
@@ -323,6 +338,22 @@ func (w *world) step(i int, e core.Event) error {
 		if err := w.step(i, r); err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// maySleep checks after a step that no Tick is due already, and that the last Ticks were not all in vain. Otherwise the
+// exploration would not end.
+func (n *node) maySleep(now core.Instant, e core.Event, effects bool) error {
+	if n.core.Next() <= now {
+		return fmt.Errorf("after a step at %v, a Tick is due already, at %v", now, n.core.Next())
+	}
+	if _, ticks := e.(core.Tick); !ticks || effects {
+		n.idle = 0
+		return nil
+	}
+	if n.idle++; n.idle > 100 {
+		return fmt.Errorf("%d Ticks in a row have had no effect, and the next is due at %v", n.idle, n.core.Next())
 	}
 	return nil
 }
@@ -679,9 +710,14 @@ type action struct {
 	do   func(w *world) error
 }
 
-// on takes the action in w.
-func (a action) on(w *world) error {
-	err := a.do(w)
+// on takes the action in w. A panic is an error, so that a failure lists the steps that led to it.
+func (a action) on(w *world) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: panic: %v", a.what, p)
+		}
+	}()
+	err = a.do(w)
 	w.tidy()
 	return err
 }
@@ -718,7 +754,7 @@ func (w *world) actions(fair bool) (all []action) {
 		add(fmt.Sprintf("the store's clock steps by %v", d), func(w *world) error { w.steps--; w.store.skew += d; return nil })
 	}
 	if !fair && w.failOvers > 0 {
-		add("the store fails over", func(w *world) error { w.failOvers--; w.store.failOver(); return w.stillHeld() })
+		add("the store fails over", func(w *world) error { w.failOvers--; return w.failOver() })
 	}
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
@@ -927,6 +963,12 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 	if fair {
 		return
 	}
+	if w.reaches(l) {
+		add(what+" goes to the deposed primary", func(w *world) error { return w.astray(m, false) })
+		if _, _, answers := w.old.execute(l.command.Command, w.cfg.TTL, w.now); !answers {
+			add(what+" goes to the deposed primary, and fails", func(w *world) error { return w.astray(m, true) })
+		}
+	}
 	if w.refusals > 0 && !l.answered {
 		switch l.command.Op {
 		case core.Acquire, core.Release, core.Extend:
@@ -1050,7 +1092,7 @@ func (w *world) notify(notices []driver.Notice) {
 // exploration still covers every case, because no event between the execution and the answer would make a difference.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
-	case core.Register, core.Heartbeat, core.Read, core.Notify, core.Announce:
+	case core.Register, core.Heartbeat, core.Read, core.Keys, core.Notify, core.Announce:
 		return !l.answered && !w.nodes[l.node].frozen && w.cfg.Lanes > 2
 	}
 	return false
@@ -1074,6 +1116,7 @@ func (w *world) execute(m int, replies bool) error {
 	if err := w.stillHeld(); err != nil {
 		return fmt.Errorf("%s: %w", w.title(l), err)
 	}
+	l.anew = w.old != nil
 	r.Command, r.Session = l.command.ID, l.command.Session
 	r.State.Final = w.store.final && !l.copies
 	if v := l.command.Edit.Release; v != nil && v.Successor != "" && r.Found {
@@ -1099,7 +1142,7 @@ func (w *world) execute(m int, replies bool) error {
 		if !l.answered && replies {
 			l.answered = true
 			w.letters++
-			w.mail = append(w.mail, letter{number: w.letters, node: l.node, command: l.command, sent: l.sent, answered: true, executed: true, reply: &r})
+			w.mail = append(w.mail, letter{number: w.letters, node: l.node, command: l.command, sent: l.sent, answered: true, executed: true, reply: &r, met: l.met, anew: l.anew})
 		}
 		return nil
 	case l.answered:
@@ -1125,6 +1168,7 @@ func (w *world) arrive(m int) error {
 	l := w.mail[m]
 	w.drop(m)
 	n := &w.nodes[l.node]
+	n.met = n.met || l.anew && (l.command.Op == core.Heartbeat || l.command.Op == core.Register)
 	switch {
 	case l.command.Op == core.Extend && l.reply.Err == nil:
 		n.extended = l.sent
@@ -1309,7 +1353,7 @@ func (w *world) unlock(i, c int) error {
 			}
 		}
 	}
-	done := &core.Done{Claim: claim, Hold: hold, Early: w.store.early}
+	done := &core.Done{Claim: claim, Hold: hold, Early: w.store.early && o.want.Lease == 0} // package dsync never releases a lease early
 	if (leave.Keep > 0 || leave.Seal > 0) && h.said == 0 {
 		done.Release = &leave
 	}
