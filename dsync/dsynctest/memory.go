@@ -39,8 +39,8 @@ type Memory struct {
 	swept     driver.SweepState
 	commands  map[Method]int
 	writes    int
-	term      int64  // 1 plus the number of fail-overs
-	early     func() // undoes the last write if that was a Release with Early; nil if it is committed
+	term      int64   // 1 plus the number of fail-overs
+	early     []early // the last writes, as long as they are Releases with Early
 }
 
 var (
@@ -60,16 +60,34 @@ func NewMemory() *Memory {
 	}
 }
 
-// FailOver makes the Memory behave as if the primary failed and another member took its place. If the last write
-// was a Release with Early that is not yet committed, it is undone.
-func (m *Memory) FailOver() {
+// An early is a Release with Early that is not committed yet.
+type early struct {
+	key    string
+	before model.Record
+}
+
+// FailOver makes the Memory behave as if the primary failed and another member took its place. It undoes every Release
+// with Early that is not committed yet. The former primary that it returns is the Memory as it was, without listeners.
+// Use it to test what happens if some requests still reach the former primary.
+func (m *Memory) FailOver() (former *Memory) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.early != nil {
-		m.early()
-		m.early = nil
+	former = NewMemory()
+	former.Polling, former.skew, former.term, former.writes, former.swept = m.Polling, m.skew, m.term, m.writes, m.swept
+	for id, s := range m.sessions {
+		s := *s
+		s.revoked = slices.Clone(s.revoked)
+		former.sessions[id] = &s
 	}
+	for key, r := range m.keys {
+		former.keys[key] = r.Clip()
+	}
+	for _, e := range slices.Backward(m.early) {
+		m.keys[e.key] = e.before
+	}
+	m.early = nil
 	m.term++
+	return former
 }
 
 // Skew shifts the store's clock by d, forward if d is positive, in addition to earlier
@@ -136,10 +154,10 @@ func (m *Memory) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error)
 		return did.Edited, nil
 	}
 	m.keys[key] = after
+	uncommitted := m.early
 	m.wrote()
 	if e.Release != nil && before.MayAnswerEarly(*e.Release) && len(did.Notices) == 0 {
-		before = before.Clip()
-		did.Applied, m.early = m.logEnd(), func() { m.keys[key] = before }
+		did.Applied, m.early = m.logEnd(), append(uncommitted, early{key, before.Clip()})
 	}
 	return did.Edited, nil
 }

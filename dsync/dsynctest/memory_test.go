@@ -339,3 +339,46 @@ func TestMemoryResultsAreCopies(t *testing.T) {
 		t.Errorf("a caller changed the store's revocations to %+v", again.Revoked)
 	}
 }
+
+// A fail-over undoes all early releases after the last commit, and the former primary knows nothing of it.
+func TestMemoryFailOver(t *testing.T) {
+	m, ctx := dsynctest.NewMemory(), t.Context()
+	m.Register(ctx, driver.Member{ID: "a", TTL: time.Minute})
+	for _, key := range []string{"committed", "undone 1", "undone 2"} {
+		c := claim(key, "a", 1)
+		storecmd.Acquire(ctx, m, c, true, nil, soon())
+	}
+	early := func(key string) driver.OpTime {
+		done, err := m.Edit(ctx, driver.Edit{Release: &driver.Release{Claim: claim(key, "a", 1), Early: true}})
+		if err != nil || !done.Found || done.Applied.Term != 1 {
+			t.Errorf("early release of %q: %+v, %v", key, done, err)
+		}
+		return done.Applied
+	}
+	early("committed")
+	m.Heartbeat(ctx, "a", nil)
+	first, second := early("undone 1"), early("undone 2")
+	if first.Time >= second.Time {
+		t.Errorf("the releases were applied at %v and %v, want the second later", first, second)
+	}
+	former := m.FailOver()
+	for key, want := range map[string]int{"committed": 0, "undone 1": 1, "undone 2": 1} {
+		if st, _ := m.Load(ctx, key, 1000); len(st.Holders) != want {
+			t.Errorf("key %q has %d holders after the fail-over, want %d", key, len(st.Holders), want)
+		}
+		if st, _ := former.Load(ctx, key, 1000); len(st.Holders) != 0 {
+			t.Errorf("key %q has %d holders at the former primary, want none", key, len(st.Holders))
+		}
+	}
+	storecmd.Acquire(ctx, former, claim("undone 1", "b", 2), true, nil, soon())
+	former.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.1"})
+	if st, _ := m.Load(ctx, "undone 1", 1000); st.Waiting > 0 {
+		t.Error("the new primary has what the former one wrote")
+	}
+	if p, _ := m.Heartbeat(ctx, "a", nil); len(p.Revoked) > 0 || p.Committed.Term != 2 {
+		t.Errorf("a heartbeat after the fail-over returned %+v, want term 2 and no revocations", p)
+	}
+	if p, _ := former.Heartbeat(ctx, "a", nil); p.Committed.Term != 1 {
+		t.Errorf("the former primary is in term %d, want 1", p.Committed.Term)
+	}
+}

@@ -30,6 +30,10 @@ func (r *runner) finish() {
 		r.close(s.life, 0, who)
 	}
 	r.audit(who)
+	// Break and ForceHold revoke claims, and a session discards a revoked claim that it has already released.
+	if s := r.w.server; s != nil && r.p.Calm && !r.p.has(Break, ForceHold) && len(s.needless) > 0 {
+		r.report("%s: no request of %v can arrive late, but the claims were discarded", who, s.needless)
+	}
 }
 
 // clean waits until no living session has a claim, and no key is being kept. It records a failure if that takes longer

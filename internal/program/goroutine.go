@@ -89,9 +89,11 @@ func (g *goroutine) do(o Op) {
 	key := g.w.Prefix + o.key()
 	switch o.Verb {
 	case Lock, TryLock, ForceHold:
-		g.lock(o, key)
+		c := g.begin(key)
+		g.exclusive(c, o, c.life.Mutex(key))
 	case WriteLock, TryWriteLock:
-		g.writeLock(o, key)
+		c := g.begin(key)
+		g.exclusive(c, o, c.life.RWMutex(key))
 	case ReadLock, TryReadLock:
 		g.readLock(o, key)
 	case Readers:
@@ -122,17 +124,35 @@ func (g *goroutine) do(o Op) {
 		g.close(g.life(), g.tempo.patience(o), g.name)
 	case Open:
 		g.reopen()
+	default:
+		if g.w.server != nil {
+			g.misbehave(o)
+		}
+	}
+}
+
+// misbehave makes the network or the store do what the op says.
+func (g *goroutine) misbehave(o Op) {
+	switch o.Verb {
 	case Cut, Noise, Heal:
-		if g.w.Links != nil {
-			g.disturb(g.slot, o.Verb)
-		}
+		g.disturb(g.slot, o.Verb)
 	case Replay:
-		if g.w.Links != nil {
-			g.replay(g.slot)
-		}
+		g.replay(g.slot)
 	case Step:
-		if g.w.Step != nil {
-			g.step(g.clock(o))
+		g.step(g.clock(o))
+	case FailOver:
+		if o.Arg > 3 { // otherwise most fail-overs would undo nothing
+			turn := Op{Verb: Lock, Key: o.Key, Variant: 2, Arg: 2}
+			g.do(turn)
+			turn.Verb = Unlock
+			g.do(turn)
+			time.Sleep(time.Millisecond) // for the release, which Unlock need not wait for
+		}
+		if o.Variant < 2 {
+			g.failOver()
+		}
+		if o.Variant > 0 {
+			g.disturb(g.slot, FailOver)
 		}
 	}
 }

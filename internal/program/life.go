@@ -15,7 +15,7 @@ import (
 type slot struct {
 	number int
 	life   *life
-	cut    bool // the link is cut or noisy
+	cut    bool // the link is cut or noisy, or leads to a former primary
 	healed time.Time
 }
 
@@ -72,7 +72,7 @@ func (r *runner) open(i int, s *slot) *life {
 	return l
 }
 
-// disturb cuts the link of a slot, makes it noisy, or heals it.
+// disturb cuts the link of a slot, makes it noisy, lets it stay at the former primary (with FailOver), or heals it.
 func (r *runner) disturb(s *slot, v Verb) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,17 +81,11 @@ func (r *runner) disturb(s *slot, v Verb) {
 	}
 	s.cut = v != Heal
 	r.fault = time.Now()
-	link := r.w.Links[s.number]
-	switch v {
-	case Heal:
+	r.w.links[s.number].set(v)
+	if v == Heal {
 		r.cuts--
 		s.healed = time.Now()
-		link.Heal()
 		return
-	case Cut:
-		link.Cut()
-	case Noise:
-		link.Noise()
 	}
 	r.cuts++
 	s.life.shaken = true
@@ -100,7 +94,9 @@ func (r *runner) disturb(s *slot, v Verb) {
 // replay delivers once more all requests that a slot has sent. A copy of a request may join the queue again,
 // and the session must then release that claim without being asked.
 func (r *runner) replay(s *slot) {
-	_ = r.w.Links[s.number].Replay(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond) // a former primary may not answer
+	defer cancel()
+	_ = r.w.links[s.number].Replay(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.fault = time.Now()
@@ -110,8 +106,16 @@ func (r *runner) replay(s *slot) {
 func (r *runner) step(d time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.w.Step(d - r.skew)
+	r.w.server.Skew(d - r.skew)
 	r.skew = d
+	r.fault = time.Now()
+}
+
+// failOver makes the store fail over, which may undo early releases.
+func (r *runner) failOver() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w.server.failOver()
 	r.fault = time.Now()
 }
 

@@ -6,29 +6,31 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
-// A Link is the link of a session to the store.
-type Link struct {
+// A link is the link of a session to the store.
+type link struct {
 	*dsynctest.Faulty
-	noisy, cut atomic.Bool
-	faults     atomic.Int64 // requests and notices that had a fault
+	route  route
+	mode   atomic.Uint32 // the Verb of the last call of set
+	faults atomic.Int64  // requests and notices that had a fault
 }
 
 // newLink returns the link of the i-th session of p. Unless requests are made at the same instant, p alone determines
 // how noise affects each of them.
-func newLink(store driver.Store, p Program, i int) *Link {
-	l := new(Link)
+func newLink(s *server, p Program, i int) *link {
+	l := &link{route: route{server: s}}
 	draw := rand.New(rand.NewPCG(p.hash(), uint64(i)))
-	l.Faulty = dsynctest.NewFaulty(store, func(r dsynctest.Request) dsynctest.Fault {
-		switch {
-		case l.cut.Load():
+	l.Faulty = dsynctest.NewFaulty(&l.route, func(r dsynctest.Request) dsynctest.Fault {
+		switch v := Verb(l.mode.Load()); {
+		case v == Cut:
 			l.faults.Add(1)
-		case l.noisy.Load() && draw.IntN(3) == 0:
+		case v == Noise && draw.IntN(3) == 0:
 			l.faults.Add(1)
 			return noise(draw)
+		case v == FailOver && !answers(r.Method):
+			return dsynctest.Fault{LoseRequest: true}
 		}
 		return dsynctest.Fault{}
 	})
@@ -42,21 +44,20 @@ func (p *Program) hash() uint64 {
 	return h.Sum64()
 }
 
-// Cut makes the link lose every request until Heal.
-func (l *Link) Cut() {
-	l.cut.Store(true)
-	l.Faulty.Cut()
-}
-
-// Noise gives a third of the requests and notices a fault, until Heal: they are lost, late or repeated, or their
-// replies are lost or late.
-func (l *Link) Noise() { l.noisy.Store(true) }
-
-// Heal ends Cut and Noise. Late requests still arrive.
-func (l *Link) Heal() {
-	l.cut.Store(false)
-	l.noisy.Store(false)
-	l.Faulty.Heal()
+// set makes the link misbehave until Heal. With Cut, it loses every request. With Noise, it gives a third of the
+// requests and notices a fault: they are lost, late or repeated, or their replies are lost or late. With FailOver, it
+// leads to the former primary. After Heal, late requests still arrive.
+func (l *link) set(v Verb) {
+	l.mode.Store(uint32(v))
+	switch v {
+	case Cut:
+		l.Cut()
+	case FailOver:
+		l.route.former.Store(l.route.server.former.Load())
+	case Heal:
+		l.route.former.Store(nil)
+		l.Heal()
+	}
 }
 
 // latest is the longest delay of a request by noise. It is longer than the TTL in a bubble.

@@ -32,16 +32,6 @@ func isOpen(c <-chan struct{}) bool {
 	}
 }
 
-func (g *goroutine) lock(o Op, key string) {
-	c := g.begin(key)
-	g.exclusive(c, o, c.life.Mutex(key))
-}
-
-func (g *goroutine) writeLock(o Op, key string) {
-	c := g.begin(key)
-	g.exclusive(c, o, c.life.RWMutex(key))
-}
-
 // requests calls the function wait if the op's verb waits, otherwise the function try, and checks the result. It
 // reports whether a hold was granted.
 func (g *goroutine) requests(c *call, o Op, wait, try func(context.Context) error) bool {

@@ -58,6 +58,7 @@ const (
 	Replay
 	Noise
 	Step
+	FailOver
 
 	verbs
 )
@@ -69,7 +70,7 @@ var verbNames = [verbs]string{
 	"Acquire", "TryAcquire", "Release", "Resize", "Once",
 	"Lease", "TryLease", "Extend", "EndLease",
 	"Campaign", "TryCampaign", "Resign", "Transfer",
-	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise", "Step",
+	"Break", "Status", "List", "Sleep", "Close", "Open", "Cut", "Heal", "Replay", "Noise", "Step", "FailOver",
 }
 
 func (v Verb) String() string { return verbNames[v] }

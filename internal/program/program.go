@@ -14,15 +14,16 @@ const MaxOps = 64
 
 // A Program lists what the goroutines of some sessions do.
 type Program struct {
-	Calm     bool      // no session is closed or cut off, and no request is lost, late or repeated
+	Calm     bool      // no session is closed or cut off, no request is lost, late or repeated, and the store does not fail over
+	Final    bool      // the store says State.Final
 	Sessions []Setting // 2 to 4
 	Ops      []Op      // the ops of all goroutines; each goroutine does its own in this order
 
 	src []byte
 }
 
-// Decode returns the program that some bytes encode. The first byte has the number of sessions and whether the
-// program is calm. Then come one byte for the [Setting] of each session, and three bytes for each [Op]. Missing
+// Decode returns the program that some bytes encode. The first byte has the number of sessions, Calm and Final.
+// Then come one byte for the [Setting] of each session, and three bytes for each [Op]. Missing
 // bytes count as zero; excess bytes are ignored.
 func Decode(b []byte) Program {
 	next := func() byte {
@@ -35,7 +36,7 @@ func Decode(b []byte) Program {
 	}
 	p := Program{src: slices.Clone(b[:min(len(b), 5+3*MaxOps)])}
 	head := next()
-	p.Calm = head&4 != 0
+	p.Calm, p.Final = head&4 != 0, head&8 != 0
 	for range 2 + int(head&3)%3 {
 		p.Sessions = append(p.Sessions, decodeSetting(next()))
 	}
@@ -90,6 +91,7 @@ func (p Program) polling() bool {
 func (p Program) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "program.Decode([]byte(%q))\n", p.src)
+	fmt.Fprintf(&b, "calm: %v, final: %v\n", p.Calm, p.Final)
 	for i, s := range p.Sessions {
 		fmt.Fprintf(&b, "s%d := open(%v)\n", i, s)
 		for g := range 3 {

@@ -37,7 +37,7 @@ func TestRandomHasEveryVerb(t *testing.T) {
 			seen[o.Verb] = true
 		}
 	}
-	for v := program.Lock; v <= program.Step; v++ {
+	for v := program.Lock; v <= program.FailOver; v++ {
 		if !seen[v] {
 			t.Errorf("no program has %v", v)
 		}

@@ -68,3 +68,31 @@ func TestProgramsUnderFaults(t *testing.T) {
 	}
 	t.Logf("%d faults in %d programs, seed %d", faults, programs, seed)
 }
+
+// Sessions notice that a fail-over has undone an Unlock, or that a former primary has answered; otherwise the key would
+// stay locked. A calm session sends no needless Discard.
+func TestChoicesOfTheStore(t *testing.T) {
+	lock, unlock := program.Op{Verb: program.Lock, Variant: 2, Arg: 15}, program.Op{Verb: program.Unlock}
+	undone := program.Op{Verb: program.FailOver, Arg: 15} // right after an Unlock
+	failOver, former := program.Op{Verb: program.FailOver}, program.Op{Verb: program.FailOver, Variant: 2}
+	heal := program.Op{Verb: program.Heal}
+	for _, c := range []struct {
+		name string
+		program.Program
+	}{
+		{"nothing to discard", program.Program{Final: true, Calm: true, Ops: []program.Op{lock, unlock, {Verb: program.Sleep, Arg: 13}}}},
+		{"undone", program.Program{Final: true, Ops: []program.Op{undone}}},
+		{"released at the former primary", program.Program{Final: true, Ops: []program.Op{
+			lock, failOver, former, unlock, heal,
+		}}},
+		{"unknown to the former primary", program.Program{Final: true, Ops: []program.Op{
+			failOver, lock, former, unlock, heal,
+		}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			p := c.Program
+			p.Sessions = []program.Setting{{Polling: true}, {Polling: true}}
+			synctest.Test(t, func(t *testing.T) { program.Run(t, program.InMemory(t, p), p) })
+		})
+	}
+}

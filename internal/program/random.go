@@ -48,6 +48,8 @@ var themes = [][]Verb{
 	{Lock, Unlock, ReadLock, ReadUnlock, WriteLock, WriteUnlock, Cut, Heal, Replay, Sleep},
 	{Lock, Unlock, TryLock, Acquire, Release, Lease, Extend, Once, Noise, Noise, Heal, Sleep},
 	{Lock, Unlock, TryLock, ReleaseAfter, Lease, EndLease, Step, Step, Replay, Noise, Heal, Cut},
+	{Lock, Lock, TryLock, Unlock, FailOver, FailOver, Heal, Sleep},
+	{WriteLock, TryReadLock, ReadUnlock, TryAcquire, Release, Lock, Unlock, FailOver, FailOver, Heal, Replay},
 }
 
 // Noisy returns the bytes of a random program in which every link is noisy from the start.

@@ -35,7 +35,7 @@ type runner struct {
 func Run(t testing.TB, w World, p Program) {
 	t.Helper()
 	r := &runner{w: w, p: p, began: time.Now(), pages: make(map[string]*page), tempo: bubble}
-	if w.Links == nil {
+	if w.server == nil {
 		r.tempo = wall
 	}
 	r.fault = r.began
