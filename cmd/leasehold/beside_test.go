@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -83,7 +84,7 @@ func TestKeeperReapsOrphans(t *testing.T) {
 	eventually(t, "all processes but the daemon have exited", func() bool { return strings.Count(read(t, pids), "\n") == 17 && alive() == 1 })
 	eventually(t, "none of them is a zombie", func() bool { return len(zombies(t, k.cmd.Process.Pid)) == 0 })
 
-	k.tell(order{Signal: int(syscall.SIGTERM)})
+	k.tell(keep.Order{Signal: int(syscall.SIGTERM)})
 	if r := <-k.reports; r.Status != 128+15 {
 		t.Errorf("got %+v, want the status for SIGTERM", r)
 	}
@@ -220,7 +221,7 @@ func TestKeeperFrozenHoldsNobodyUp(t *testing.T) {
 	}
 	k.cmd.Process.Signal(syscall.SIGCONT)
 	eventually(t, "the keeper receives orders again", func() bool {
-		k.tell(order{Signal: int(syscall.SIGTERM)})
+		k.tell(keep.Order{Signal: int(syscall.SIGTERM)})
 		select {
 		case r := <-k.reports:
 			return r.Status == 128+15
@@ -236,10 +237,10 @@ func TestKeeperEndsOnASignalBeforeTheStart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, false)
 	noErr(t, err)
-	k.tell(order{Signal: int(syscall.SIGUSR1)})
-	k.tell(order{Signal: int(syscall.SIGTERM)})
+	k.tell(keep.Order{Signal: int(syscall.SIGUSR1)})
+	k.tell(keep.Order{Signal: int(syscall.SIGTERM)})
 	k.tell(hour())
-	if r := <-k.reports; r != (report{Status: 128 + 15}) {
+	if r := <-k.reports; r != (keep.Report{Status: 128 + 15}) {
 		t.Errorf("got %+v, want the status for SIGTERM", r)
 	}
 	k.wait()

@@ -6,24 +6,25 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
 	"github.com/leasehold-go/leasehold/dsync"
 )
 
 // The exit statuses of leasehold itself. [exitHelp] explains the choice of numbers.
 const (
-	exitFailed      = 110 // any other failure
-	exitUsage       = 111 // the command line is wrong
-	exitHeld        = 112 // another process holds the key
-	exitTimeout     = 113 // --timeout ran out
-	exitLost        = 114 // the hold was lost while the command ran, so the command was stopped
-	exitUnreachable = 115 // no server answers, or confirms writes
-	exitRefused     = 116 // the server refused a command, for example because of missing rights
-	exitClock       = 117 // from the clock command: a clock is off, or may be
-	exitNothing     = 118 // there is no such key, election or process
-	exitDoctor      = 119 // from the doctor command: a check failed
-	exitNotRunnable = 126 // the command can't be run; the same as in env(1) and shells
-	exitNotFound    = 127 // the command was not found; the same as in env(1) and shells
-	exitSignal      = 128 // plus the number of the signal that ended the command or leasehold
+	exitFailed      = keep.ExitFailed      // any other failure
+	exitUsage       = 111                  // the command line is wrong
+	exitHeld        = 112                  // another process holds the key
+	exitTimeout     = 113                  // --timeout ran out
+	exitLost        = 114                  // the hold was lost while the command ran, so the command was stopped
+	exitUnreachable = 115                  // no server answers, or confirms writes
+	exitRefused     = 116                  // the server refused a command, for example because of missing rights
+	exitClock       = 117                  // from the clock command: a clock is off, or may be
+	exitNothing     = 118                  // there is no such key, election or process
+	exitDoctor      = 119                  // from the doctor command: a check failed
+	exitNotRunnable = keep.ExitNotRunnable // the command can't be run; the same as in env(1) and shells
+	exitNotFound    = keep.ExitNotFound    // the command was not found; the same as in env(1) and shells
+	exitSignal      = keep.ExitSignal      // plus the number of the signal that ended the command or leasehold
 	exitInterrupted = exitSignal + 2
 )
 

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -392,11 +393,11 @@ func (w *work) do() error {
 			if s == syscall.SIGTSTP {
 				terminal.stopRequested = true
 			}
-			k.tell(order{Signal: int(s.(syscall.Signal))})
+			k.tell(keep.Order{Signal: int(s.(syscall.Signal))})
 		case <-lost:
 			lost = nil
-			now := clock()
-			k.tell(order{Stop: now, Kill: now + w.grace})
+			now := keep.Clock()
+			k.tell(keep.Order{Stop: now, Kill: now + w.grace})
 			late = time.After(w.grace + killRoom(w.app.target.ttl)/2)
 		case <-late:
 			k.kill()
@@ -414,7 +415,7 @@ func (w *work) do() error {
 				k.pgid = r.Started
 			case r.Job != 0:
 				if terminal != nil && terminal.stopped(syscall.Signal(r.Job), k.pgid) {
-					k.tell(order{Signal: int(syscall.SIGCONT)})
+					k.tell(keep.Order{Signal: int(syscall.SIGCONT)})
 				}
 			default:
 				k.wait()
@@ -427,14 +428,14 @@ func (w *work) do() error {
 // renew sends the keeper the deadline of the hold, unless the deadline has passed. The first one, which starts the
 // command, comes with environment variables.
 func (w *work) renew(env ...string) {
-	now := clock() // read the clock before Left; otherwise the deadline can be too late
+	now := keep.Clock() // read the clock before Left; otherwise the deadline can be too late
 	if left := w.hold.Left(); left > 0 {
-		w.keeper.tell(order{Stop: now + left, Kill: now + left + w.grace, Env: env})
+		w.keeper.tell(keep.Order{Stop: now + left, Kill: now + left + w.grace, Env: env})
 	}
 }
 
 // ending returns the error for the keeper's last report, nil if the command succeeded.
-func (w *work) ending(r report) error {
+func (w *work) ending(r keep.Report) error {
 	switch {
 	case r.Failed != "":
 		return &failure{r.Status, errors.New(r.Failed)}

@@ -6,11 +6,14 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
 )
 
 // A kept is a keeper whose command survives SIGTERM, as does the command's child.
@@ -20,7 +23,7 @@ type kept struct {
 	file string
 }
 
-func newKept(t *testing.T, o order) kept {
+func newKept(t *testing.T, o keep.Order) kept {
 	t.Helper()
 	k := kept{t: t, file: filepath.Join(t.TempDir(), "pids")}
 	script := fmt.Sprintf(`trap 'echo term >>%s.term' TERM; (trap '' TERM; echo >%s.child; exec sleep 1000) & echo $$ $! >%s; while :; do wait; done`, k.file, k.file, k.file)
@@ -46,17 +49,19 @@ func (k kept) alive() (pids []string) {
 	return pids
 }
 
-func hour() order { return order{Stop: clock() + time.Hour, Kill: clock() + 2*time.Hour} }
+func hour() keep.Order {
+	return keep.Order{Stop: keep.Clock() + time.Hour, Kill: keep.Clock() + 2*time.Hour}
+}
 
 // A keeper that receives no further deadline stops the command at the last deadline that it
 // received.
 func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	k := newKept(t, hour())
-	now := clock()
-	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
-	k.tell(order{Signal: int(syscall.SIGUSR2)}) // SIGUSR2 ends sh, but not its child
+	now := keep.Clock()
+	k.tell(keep.Order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
+	k.tell(keep.Order{Signal: int(syscall.SIGUSR2)}) // SIGUSR2 ends sh, but not its child
 	r := <-k.reports
-	if end := clock(); !r.Stopped && r.Status != 128+12 || end < now {
+	if end := keep.Clock(); !r.Stopped && r.Status != 128+12 || end < now {
 		t.Errorf("the report is %+v", r)
 	}
 	if left := k.alive(); len(left) > 0 {
@@ -64,10 +69,10 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 	}
 
 	k = newKept(t, hour())
-	now = clock()
-	k.tell(order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
+	now = keep.Clock()
+	k.tell(keep.Order{Stop: now + 50*time.Millisecond, Kill: now + 300*time.Millisecond})
 	r = <-k.reports
-	if took := clock() - now; !r.Stopped || r.Status != 128+9 || took < 300*time.Millisecond {
+	if took := keep.Clock() - now; !r.Stopped || r.Status != 128+9 || took < 300*time.Millisecond {
 		t.Errorf("got report %+v after %v, want an end by SIGKILL at least 300ms after the order", r, took)
 	}
 	if got := read(t, k.file+".term"); got != "term\n" {
@@ -81,7 +86,7 @@ func TestKeeperStopsAtTheDeadline(t *testing.T) {
 // Once the keeper has begun to stop the command, a new deadline comes too late.
 func TestKeeperStopsForGood(t *testing.T) {
 	k := newKept(t, hour())
-	k.tell(order{Stop: clock(), Kill: clock() + 500*time.Millisecond})
+	k.tell(keep.Order{Stop: keep.Clock(), Kill: keep.Clock() + 500*time.Millisecond})
 	eventually(t, "SIGTERM came", func() bool { return read(t, k.file+".term") != "" })
 	k.tell(hour())
 	if r := <-k.reports; !r.Stopped || r.Status != 128+9 {
@@ -95,7 +100,7 @@ func TestKeeperStartsNothingTooLate(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "ran")
 	k, err := startKeeper(&app{stdin: strings.NewReader("")}, []string{"touch", file}, false)
 	noErr(t, err)
-	k.tell(order{Stop: clock(), Kill: clock() + time.Hour})
+	k.tell(keep.Order{Stop: keep.Clock(), Kill: keep.Clock() + time.Hour})
 	if r := <-k.reports; r.Started != 0 || !r.Stopped {
 		t.Errorf("got report %+v, want a report that the command was stopped before its start", r)
 	}
@@ -142,7 +147,7 @@ func TestKeeperKilledOrFrozen(t *testing.T) {
 func TestKeeperOutlivesSIGTERM(t *testing.T) {
 	k := newKept(t, hour())
 	k.cmd.Process.Signal(syscall.SIGTERM)
-	k.tell(order{Signal: int(syscall.SIGTERM)})
+	k.tell(keep.Order{Signal: int(syscall.SIGTERM)})
 	eventually(t, "the keeper forwards signals after SIGTERM", func() bool { return read(t, k.file+".term") != "" })
 	if len(k.alive()) != 2 {
 		t.Errorf("the processes %v are alive, want both", k.alive())
@@ -154,8 +159,8 @@ func TestKeeperOutlivesSIGTERM(t *testing.T) {
 func TestKeeperReportsJobControl(t *testing.T) {
 	k := newKept(t, hour())
 	shell := strings.Fields(read(t, k.file))[0]
-	k.tell(order{Signal: int(syscall.SIGTSTP)})
-	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
+	k.tell(keep.Order{Signal: int(syscall.SIGTSTP)})
+	if r := <-k.reports; r != (keep.Report{Job: int(syscall.SIGTSTP)}) {
 		t.Errorf("got report %+v, want a report of the stop by SIGTSTP", r)
 	}
 	syscall.Kill(-k.pgid, syscall.SIGCONT)
@@ -167,10 +172,28 @@ func TestKeeperReportsJobControl(t *testing.T) {
 		t.Errorf("got report %+v, want none until leasehold continues the command", r)
 	case <-time.After(100 * time.Millisecond):
 	}
-	k.tell(order{Signal: int(syscall.SIGCONT)})
+	k.tell(keep.Order{Signal: int(syscall.SIGCONT)})
 	eventually(t, "the command goes on", func() bool { return state(t, shell) != "T" })
-	k.tell(order{Signal: int(syscall.SIGTSTP)})
-	if r := <-k.reports; r != (report{Job: int(syscall.SIGTSTP)}) {
+	k.tell(keep.Order{Signal: int(syscall.SIGTSTP)})
+	if r := <-k.reports; r != (keep.Report{Job: int(syscall.SIGTSTP)}) {
 		t.Errorf("got report %+v, want another report of a stop by SIGTSTP", r)
+	}
+}
+
+// The keeper does its work before the packages of MongoDB's driver, of cobra and of leasehold itself are initialized:
+// see package keep. What package unicode is needed for, and that is nearly everything, would come before the keeper.
+func TestKeeperInitializesLittle(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", keep.Args(0, 1, "true", []string{"true"})...) // there are no orders, so it ends at once
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	var log strings.Builder
+	cmd.Stderr = &log
+	noErr(t, cmd.Run())
+	if !strings.Contains(log.String(), "init os/signal @") {
+		t.Errorf("the trace of the keeper is %q, want that of os/signal, which the keeper needs", log.String())
+	}
+	for _, late := range []string{"unicode", "reflect", "fmt", "github.com/xdg-go/stringprep", "go.mongodb.org/mongo-driver/v2/bson"} {
+		if strings.Contains(log.String(), "init "+late+" @") {
+			t.Errorf("the package %s is initialized before the keeper: an import of package keep needs it", late)
+		}
 	}
 }

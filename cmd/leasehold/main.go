@@ -59,9 +59,6 @@ import (
 )
 
 func main() {
-	if keepMain(os.Args[1:]) {
-		return
-	}
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, getenv: os.Getenv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }

@@ -15,11 +15,8 @@ import (
 // memory. In that store another session holds the key "held".
 const onMemory = "LEASEHOLD_TEST_ON_MEMORY"
 
-// The test binary can also run as leasehold, and as leasehold's keeper.
+// The test binary can also run as leasehold and, as it imports package keep, as leasehold's keeper.
 func TestMain(m *testing.M) {
-	if keepMain(os.Args[1:]) {
-		return
-	}
 	if os.Getenv(onMemory) != "" {
 		store := dsynctest.NewMemory()
 		other, err := dsync.New(store, nil)

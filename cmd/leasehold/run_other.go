@@ -7,6 +7,3 @@ import "github.com/spf13/cobra"
 // runners returns nothing: these systems have no process groups, or leasehold has not been tested
 // on them.
 func runners(*app) []*cobra.Command { return nil }
-
-// keepMain does nothing: without runners there are no keepers.
-func keepMain([]string) bool { return false }

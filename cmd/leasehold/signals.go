@@ -8,6 +8,8 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+
+	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
 )
 
 // signals catches the signals that leasehold forwards.
@@ -28,16 +30,13 @@ type caught syscall.Signal
 
 // ends reports whether the signal asks programs to end. Such a signal is meant for a whole process
 // group.
-func (c caught) ends() bool {
-	s := syscall.Signal(c)
-	return s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGQUIT
-}
+func (c caught) ends() bool { return keep.Ends(syscall.Signal(c)) }
 
 // catch catches signals until stop is called. Signals that were ignored before, as under nohup(1),
 // stay ignored.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), from: make(chan os.Signal, 16), again: make(chan struct{})}
-	s.add(syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	s.add(keep.Forwarded()...)
 	go s.pass()
 	return s
 }
