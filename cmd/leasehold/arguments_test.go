@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -10,6 +12,8 @@ import (
 	"testing/synctest"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 )
 
@@ -223,5 +227,43 @@ func TestMan(t *testing.T) {
 	got := command(t, nil, "man", filepath.Join(file, "sub"))
 	if got.status != exitFailed || strings.Count(got.err, "\n") != 1 {
 		t.Errorf("with a directory that can't be created: %+v", got)
+	}
+}
+
+// The pages are byte for byte those of cobra/doc, with two sections of their own: see manPage.
+func TestManIsCobras(t *testing.T) {
+	t.Setenv("SOURCE_DATE_EPOCH", "1700000000")
+	var pages func(*cobra.Command)
+	pages = func(c *cobra.Command) {
+		for _, sub := range c.Commands() {
+			if sub.IsAvailableCommand() {
+				pages(sub)
+			}
+		}
+		got, err := manPage(c)
+		noErr(t, err)
+		own := ".SH EXIT STATUS\n.EX\n" + exitHelp + ".EE\n\n.SH ENVIRONMENT\n.EX\n" + environmentHelp + ".EE\n\n"
+		c.DisableAutoGenTag = true                                     // no date
+		c.Long = strings.ReplaceAll("\n"+c.Long, "\n  ", "\n    ")[1:] // the Markdown that cobra expects of a table
+		var want bytes.Buffer
+		noErr(t, doc.GenMan(c, &doc.GenManHeader{Section: "1", Manual: "Leasehold", Source: "leasehold"}, &want))
+		if page := strings.Replace(string(got), own, "", 1); page != want.String() {
+			t.Errorf("%s: the page is not cobra's:\n%s\nwant\n%s", c.CommandPath(), page, want.String())
+		}
+	}
+	pages(newRoot(&app{}))
+}
+
+// Neither cobra/doc nor the parsers that it needs are in the program: their initialization would double the memory that
+// is allocated before main.
+func TestProgramHasNoParsers(t *testing.T) {
+	out, err := exec.Command("go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Skip(err) // no go command
+	}
+	for _, p := range strings.Fields(string(out)) {
+		if p == "github.com/spf13/cobra/doc" || strings.Contains(p, "yaml") || strings.Contains(p, "blackfriday") {
+			t.Errorf("package %s is in the program", p)
+		}
 	}
 }

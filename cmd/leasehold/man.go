@@ -1,14 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/cobra/doc"
+	"github.com/spf13/pflag"
 )
 
 // newMan returns the man command, for packagers.
@@ -46,23 +47,124 @@ func writePages(c *cobra.Command, dir string) error {
 	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), page, 0o644)
 }
 
-// manPage returns the manual page of c. It is cobra's page plus the sections that cobra does not know, which are
-// inserted where man-pages(7) wants them.
+// manPage returns the manual page of c: the page of cobra/doc plus two sections, which are inserted where man-pages(7)
+// wants them. Package cobra/doc itself is only in the test. It needs parsers of Markdown and YAML, whose initialization
+// would take longer than all of leasehold's own, in each process.
 func manPage(c *cobra.Command) ([]byte, error) {
-	c.DisableAutoGenTag = true // no date, so that the page is reproducible
-	long := c.Long
-	c.Long = indentTables(long)
-	defer func() { c.Long = long }()
-	var page bytes.Buffer
-	if err := doc.GenMan(c, &doc.GenManHeader{Section: "1", Manual: "Leasehold", Source: "leasehold"}, &page); err != nil {
-		return nil, err
+	written := time.Now()
+	if epoch := os.Getenv("SOURCE_DATE_EPOCH"); epoch != "" { // for reproducible pages
+		seconds, err := strconv.ParseInt(epoch, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("invalid SOURCE_DATE_EPOCH: %w", err)
+		}
+		written = time.Unix(seconds, 0)
 	}
-	next := ".SH EXAMPLE\n"
-	if c.Example == "" {
-		next = ".SH SEE ALSO\n"
+	c.InitDefaultHelpCmd()
+	c.InitDefaultHelpFlag()
+	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+
+	var p page
+	p.printf(".nh\n.TH %q \"1\" %q \"leasehold\" \"Leasehold\"\n", strings.ToUpper(name), written.Format("Jan 2006"))
+	p.section("NAME", name+" - "+c.Short)
+	p.section("SYNOPSIS", `\fB`+c.UseLine()+`\fP`)
+	p.section("DESCRIPTION", strings.Split(strings.TrimRight(escape(c.Long), "\n"), "\n\n")...)
+	p.options("OPTIONS", c.NonInheritedFlags())
+	p.options("OPTIONS INHERITED FROM PARENT COMMANDS", c.InheritedFlags())
+	p.printf("\n.SH EXIT STATUS\n.EX\n%s.EE\n\n.SH ENVIRONMENT\n.EX\n%s.EE\n", exitHelp, environmentHelp)
+	if c.Example != "" {
+		p.printf("\n.SH EXAMPLE\n.EX\n%s\n.EE\n\n", escape(c.Example))
 	}
-	own := ".SH EXIT STATUS\n.EX\n" + exitHelp + ".EE\n\n.SH ENVIRONMENT\n.EX\n" + environmentHelp + ".EE\n\n" + next
-	return bytes.Replace(page.Bytes(), []byte(next), []byte(own), 1), nil
+	var others []string
+	if c.HasParent() {
+		others = append(others, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-"))
+	}
+	for _, sub := range c.Commands() {
+		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
+			others = append(others, name+"-"+sub.Name())
+		}
+	}
+	p.printf("\n.SH SEE ALSO\n\\fB%s(1)\\fP\n", strings.Join(others, `(1)\fP, \fB`))
+	return []byte(p.String()), nil
+}
+
+// A page is a manual page in the language of roff.
+type page struct{ strings.Builder }
+
+func (p *page) printf(format string, args ...any) { fmt.Fprintf(p, format, args...) }
+
+// section adds a section. A block that begins with two spaces or a tab is a table, whose lines are kept. A line that
+// begins with #### is a heading, as in cobra's own texts.
+func (p *page) section(heading string, blocks ...string) {
+	p.printf("\n.SH %s\n", heading)
+	inTable := false
+	for i, block := range blocks {
+		title, isHeading := strings.CutPrefix(block, "#### ")
+		isTable := strings.HasPrefix(block, "  ") || strings.HasPrefix(block, "\t")
+		switch {
+		case isTable && inTable:
+			p.printf("\n")
+		case isTable:
+			p.printf(".EX\n")
+		case inTable:
+			p.printf(".EE\n\n")
+		}
+		inTable = isTable
+		switch {
+		case isTable:
+			p.printf("%s\n", unindent(block))
+		case isHeading:
+			p.printf(".SS %s\n", title)
+		case i == 0:
+			p.printf("%s\n\n", block)
+		default:
+			p.printf(".PP\n%s\n\n", block)
+		}
+	}
+	if inTable {
+		p.printf(".EE\n\n")
+	}
+}
+
+// options adds a section with flags.
+func (p *page) options(heading string, flags *pflag.FlagSet) {
+	if !flags.HasAvailableFlags() {
+		return
+	}
+	var all []string
+	flags.VisitAll(func(f *pflag.Flag) {
+		if f.Hidden {
+			return
+		}
+		text := `\fB--` + f.Name + `\fP`
+		if f.Shorthand != "" {
+			text = `\fB-` + f.Shorthand + `\fP, ` + text
+		}
+		value := "=" + f.DefValue
+		if f.Value.Type() == "string" {
+			value = fmt.Sprintf("=%q", f.DefValue)
+		}
+		if f.NoOptDefVal != "" {
+			value = "[" + value + "]"
+		}
+		all = append(all, text+value+"\n\t"+f.Usage)
+	})
+	p.section(heading, all...)
+}
+
+// escape doubles the backslashes, which roff takes for commands. No line may begin with a dot.
+func escape(text string) string { return strings.ReplaceAll(text, `\`, `\\`) }
+
+// unindent removes the indentation of a table.
+func unindent(table string) string {
+	lines := strings.Split(table, "\n")
+	for i, line := range lines {
+		if rest, ok := strings.CutPrefix(line, "\t"); ok {
+			lines[i] = rest
+		} else {
+			lines[i] = strings.TrimPrefix(line, "  ")
+		}
+	}
+	return strings.Join(lines, "\n")
 }
 
 // environmentHelp is the section ENVIRONMENT of all pages. Neither environmentHelp nor exitHelp may
@@ -78,15 +180,3 @@ and sets for the command of run, once and elect
   LEASEHOLD_TERM   with elect: the number of the term
   LEASEHOLD_TICK   with run --tick: the tick, in RFC 3339
 `
-
-// indentTables indents tables by four spaces instead of two: cobra generates the pages from
-// Markdown, which needs four.
-func indentTables(text string) string {
-	lines := strings.Split(text, "\n")
-	for i, line := range lines {
-		if strings.HasPrefix(line, "  ") {
-			lines[i] = "  " + line
-		}
-	}
-	return strings.Join(lines, "\n")
-}
