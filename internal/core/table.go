@@ -202,18 +202,21 @@ type table struct {
 
 func newTable(rows []row) *table {
 	t := &table{all: rows}
-	for i := range t.rows {
-		from := state(1) << i
-		for j := range t.rows[i] {
-			for _, r := range rows {
-				if !from.in(r.from) || r.on&(1<<j) == 0 {
-					continue
+	for _, r := range rows { // outermost, because this runs at each start of a program
+		for i := range t.rows {
+			from := state(1) << i
+			if !from.in(r.from) {
+				continue
+			}
+			next := r
+			if r.next == stay {
+				next.next = from
+			}
+			t.next[i] |= next.next
+			for j := range t.rows[i] {
+				if r.on&(1<<j) != 0 {
+					t.rows[i][j] = append(t.rows[i][j], next)
 				}
-				if r.next == stay {
-					r.next = from
-				}
-				t.rows[i][j] = append(t.rows[i][j], r)
-				t.next[i] |= r.next
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // DefaultDatabase is used if a connection string names no database.
@@ -39,31 +40,46 @@ func ServersOwn(database string) bool {
 	return slices.Contains([]string{"admin", "config", "local"}, database)
 }
 
-// aboutURI matches the beginning of the driver's errors about a connection string. Up to version 2.10.0 they can quote
-// parts of the password.
-var aboutURI = regexp.MustCompile(`error (parsing|validating) uri: `)
+// patterns are for [Redact]. Most programs never need them, so they are compiled when one does.
+type patterns struct {
+	// aboutURI matches the beginning of the driver's errors about a connection string. Up to version 2.10.0 they can
+	// quote parts of the password.
+	aboutURI *regexp.Regexp
 
-// quoted matches what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a name
-// that was looked up.
-var quoted = regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `)
+	// quoted matches what such an error can quote: Go strings, the address in an error of net.SplitHostPort, and a
+	// name that was looked up.
+	quoted *regexp.Regexp
 
-// harmless matches quoted words that come from the driver itself: names of schemes and of known options.
-var harmless = regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `)
+	// harmless matches quoted words that come from the driver itself: names of schemes and of known options.
+	harmless *regexp.Regexp
+}
+
+var compiled = sync.OnceValue(func() patterns {
+	return patterns{
+		aboutURI: regexp.MustCompile(`error (parsing|validating) uri: `),
+		quoted:   regexp.MustCompile(`(?s)"(?:[^"\\]|\\.)*"|address .*: |lookup .*: `),
+		harmless: regexp.MustCompile(`scheme must be "mongodb" or "mongodb\+srv"$|invalid value for "[A-Za-z]+": `),
+	}
+})
 
 // Redact returns err, an error of the driver about its options. If err is about a malformed connection string, Redact
 // removes the quoted parts of that string, because they may contain part of the user name or the password. Other errors
 // are returned unchanged. A redacted error wraps nothing, because the wrapped error would still have the quotes.
 func Redact(err error) error {
-	if err == nil || !aboutURI.MatchString(err.Error()) {
+	if err == nil {
+		return nil
+	}
+	re := compiled()
+	if !re.aboutURI.MatchString(err.Error()) {
 		return err
 	}
 	text := err.Error()
-	keep := harmless.FindStringIndex(text)
+	keep := re.harmless.FindStringIndex(text)
 	if keep == nil {
 		keep = []int{0, 0}
 	}
 	hide := func(part string) string {
-		return quoted.ReplaceAllStringFunc(part, func(q string) string {
+		return re.quoted.ReplaceAllStringFunc(part, func(q string) string {
 			if kind, _, named := strings.Cut(q, " "); named && q[0] != '"' {
 				return kind + " …: "
 			}

@@ -20,6 +20,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -140,11 +141,16 @@ func (r *Recorder) put(v any) {
 	}
 }
 
-var (
-	zeros   = regexp.MustCompile(`"\w+":(?:null|0|false|""|"0001-01-01T00:00:00Z")[,}]`)
-	empties = regexp.MustCompile(`"\w+":{}[,}]`)
-	commas  = regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`) // also matches whole strings, so that a comma inside a string stays
-)
+// patterns are for brief, and compiled when it is first called: most programs record nothing.
+type patterns struct{ zeros, empties, commas *regexp.Regexp }
+
+var compiled = sync.OnceValue(func() patterns {
+	return patterns{
+		zeros:   regexp.MustCompile(`"\w+":(?:null|0|false|""|"0001-01-01T00:00:00Z")[,}]`),
+		empties: regexp.MustCompile(`"\w+":{}[,}]`),
+		commas:  regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`), // also matches whole strings, so that a comma inside a string stays
+	}
+})
 
 // brief returns v as JSON, without the fields that have the zero value.
 func brief(v any) (json.RawMessage, error) {
@@ -153,14 +159,15 @@ func brief(v any) (json.RawMessage, error) {
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(v)
 	b := bytes.TrimSpace(buffer.Bytes())
-	for _, fields := range []*regexp.Regexp{zeros, empties} {
+	re := compiled()
+	for _, fields := range []*regexp.Regexp{re.zeros, re.empties} {
 		b = fields.ReplaceAllFunc(b, func(field []byte) []byte {
 			if bytes.HasPrefix(field, []byte(`"Release":{}`)) {
 				return field // Release is a pointer, and this one is not nil
 			}
 			return bytes.TrimPrefix(field[len(field)-1:], []byte(","))
 		})
-		b = commas.ReplaceAllFunc(b, func(s []byte) []byte { return bytes.TrimPrefix(s, []byte(",")) })
+		b = re.commas.ReplaceAllFunc(b, func(s []byte) []byte { return bytes.TrimPrefix(s, []byte(",")) })
 	}
 	return b, err
 }
