@@ -418,7 +418,7 @@ func (w *work) do() error {
 					k.tell(keep.Order{Signal: int(syscall.SIGCONT)})
 				}
 			default:
-				k.wait()
+				k.leave() // the key can be released meanwhile
 				return w.ending(r)
 			}
 		}

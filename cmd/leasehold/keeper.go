@@ -20,6 +20,7 @@ type keeper struct {
 	reports chan keep.Report // closed when the keeper has exited
 	pgid    int              // the command's process group; 0: not known
 	waited  bool             // wait has returned
+	leaves  chan struct{}    // closed when wait has returned, if leave was called; otherwise nil
 }
 
 // startKeeper starts a keeper, which starts the command when it gets its first deadline. If jobControl
@@ -157,9 +158,22 @@ func (k *keeper) wait() {
 	k.waited = true
 }
 
+// leave is for a keeper that has sent its last report, which it sends when the command's group is dead. Nothing needs
+// to wait for the end of the keeper itself, except end.
+func (k *keeper) leave() {
+	k.leaves = make(chan struct{})
+	go func() {
+		defer close(k.leaves)
+		k.wait()
+	}()
+}
+
 // end ends the keeper, unless wait has returned.
 func (k *keeper) end() {
-	if !k.waited {
+	switch {
+	case k.leaves != nil:
+		<-k.leaves
+	case !k.waited:
 		k.kill()
 		k.wait()
 	}

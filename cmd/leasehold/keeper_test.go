@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +15,8 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/cmd/leasehold/internal/keep"
+	"github.com/leasehold-go/leasehold/dsync/driver"
+	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 )
 
 // A kept is a keeper whose command survives SIGTERM, as does the command's child.
@@ -194,6 +197,58 @@ func TestKeeperInitializesLittle(t *testing.T) {
 	for _, late := range []string{"unicode", "reflect", "fmt", "github.com/xdg-go/stringprep", "go.mongodb.org/mongo-driver/v2/bson"} {
 		if strings.Contains(log.String(), "init "+late+" @") {
 			t.Errorf("the package %s is initialized before the keeper: an import of package keep needs it", late)
+		}
+	}
+}
+
+// The keeper sends its last report when the command's group is dead. So the key is released without waiting for the end of
+// the keeper itself, for which only end waits.
+func TestKeepersEndDelaysNoRelease(t *testing.T) {
+	cmd := exec.Command("sleep", "1000") // a keeper that does not end
+	noErr(t, cmd.Start())
+	ordersOut, orders, err := os.Pipe()
+	noErr(t, err)
+	defer ordersOut.Close()
+	k := &keeper{cmd: cmd, orders: orders, reports: make(chan keep.Report, 1)}
+	k.reports <- keep.Report{Status: 7}
+	close(k.reports)
+	sig := catch()
+	defer sig.stop()
+	hold := holdAs(t, session(t, dsynctest.NewMemory()), "k", driver.KindMutex)
+	done := make(chan error, 1)
+	go func() { done <- (&work{job: &job{key: "k"}, app: new(app), hold: hold, signals: sig, keeper: k}).do() }()
+	select {
+	case err := <-done:
+		var f *failure
+		if !errors.As(err, &f) || f.status != 7 {
+			t.Errorf("got %v, want the status 7", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("the work does not end before the keeper")
+	}
+	cmd.Process.Kill()
+	k.end()
+	if !k.waited {
+		t.Error("end has not waited for the keeper")
+	}
+}
+
+// The patterns of packages trace and mongouri are for a recording and for a malformed connection string. So they are
+// compiled when one is there, not at each start.
+func TestNoPatternsBeforeMain(t *testing.T) {
+	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
+	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")
+	log, err := cmd.CombinedOutput()
+	noErr(t, err)
+	for _, line := range strings.Split(string(log), "\n") {
+		for _, own := range []string{"trace", "mongouri"} {
+			var allocs int
+			if f := strings.Fields(line); len(f) > 2 && f[1] == "github.com/leasehold-go/leasehold/internal/"+own {
+				fmt.Sscan(f[len(f)-2], &allocs)
+			}
+			if allocs > 10 { // a pattern takes about forty
+				t.Errorf("package %s makes %d allocations before main, want only those of its errors", own, allocs)
+			}
 		}
 	}
 }

@@ -106,9 +106,9 @@ func (k *keeper) run(path string, command []string) {
 		return
 	}
 
-	attr := &os.ProcAttr{
+	attr := &syscall.ProcAttr{
 		Env:   environment(os.Environ(), o.Env),
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
+		Files: []uintptr{0, 1, 2},
 		Sys:   &syscall.SysProcAttr{Setpgid: true},
 	}
 	// The kernel sends Pdeathsig when the thread that started the command ends, even if the process
@@ -116,25 +116,26 @@ func (k *keeper) run(path string, command []string) {
 	dieWithParent(attr.Sys)
 	runtime.LockOSThread()
 	BecomeReaper()
-	p, err := os.StartProcess(path, command, attr)
+	// os.StartProcess would first start and reap a process of its own, to learn whether the kernel has pidfds.
+	pid, _, err := syscall.StartProcess(path, command, attr)
 	if err != nil {
 		status := ExitNotRunnable
 		if errors.Is(err, os.ErrNotExist) {
 			status = ExitNotFound
 		}
-		k.report(Report{Failed: err.Error(), Status: status})
+		k.report(Report{Failed: (&os.PathError{Op: "fork/exec", Path: path, Err: err}).Error(), Status: status})
 		return
 	}
-	k.report(Report{Started: p.Pid})
+	k.report(Report{Started: pid})
 	alarm.set(k.stop)
 	states := make(chan syscall.WaitStatus)
-	go waitFor(p.Pid, states)
-	status := k.watch(p.Pid, alarm, states)
+	go waitFor(pid, states)
+	status := k.watch(pid, alarm, states)
 
 	// The group's ID can't have been reused yet: Linux and other systems assign process IDs in
 	// sequence.
-	syscall.Kill(-p.Pid, syscall.SIGKILL)
-	ReapGroup(p.Pid)
+	syscall.Kill(-pid, syscall.SIGKILL)
+	ReapGroup(pid)
 	k.report(Report{Status: statusOf(status), Stopped: k.stopping})
 }
 
