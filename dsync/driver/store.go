@@ -232,11 +232,14 @@ type Namer interface {
 	RecordName(key string) string
 }
 
-// A Limiter is a [Store] that says how many commands it can take at once. A Store need not implement it.
+// A Limiter is a [Store] that says how many calls of its methods a session may make at once, besides heartbeats. Without
+// it, and where it returns 0, these are 32. More are of use only if several calls share a command, or else wait within
+// the store for a connection, which uses up their time limit. Heartbeats must not wait for other calls.
 type Limiter interface {
-	// MaxReleases returns how many Releases a session that closes may send at once, or 0 for a few dozen. If this is
-	// more than the store has connections, several Releases must share a command. The session's heartbeats must not
-	// have to wait for the Releases.
+	// MaxCalls returns the number for a session that is open. The session asks when it registers.
+	MaxCalls() int
+
+	// MaxReleases returns the number for a session that closes, whose calls are mostly Releases.
 	MaxReleases() int
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +22,16 @@ import (
 // a time, because for a few callers, commands side by side are quicker than bulks in turn. A statement that comes while
 // there are that many, or while a bulk is under way, waits for a reply, but not for long. Then all that wait go together.
 // But while a bulk is under way, half of the callers wait. So if no more than half of maxAlone wait, each goes alone.
+//
+// The callers of a bulk often send their next statements at about the same time. So after a bulk, until a reply is to one
+// statement again, none goes alone beside another command. And before each command, other goroutines run, so that it
+// takes their statements, too.
 const (
 	maxAlone = 4
+
+	// gatherYields is how often other goroutines run before a command. Between a reply and its next statement, a caller
+	// of this library runs on several goroutines in turn.
+	gatherYields = 20
 
 	// minWait is how long a statement waits for a reply, unless replies take long (see patienceLocked). On a nearby
 	// server, a bulk takes less, so usually only one is under way.
@@ -37,27 +46,21 @@ const (
 // MongoDB are not known to report each statement that did not meet its conditions: see unmet.
 func (v server) bulks() bool { return !v.portable && v.topology != sharded }
 
-// MaxReleases implements [driver.Limiter]. Where statements go together, a thousand Releases need few connections.
+// MaxCalls implements [driver.Limiter]. Where statements go together, more calls than connections make larger bulks. Calls
+// that can't share a command wait for a connection no longer than the time of one reply.
+func (s *store) MaxCalls() int {
+	if s.server.bulks() {
+		return 2 * maxConnections
+	}
+	return 0
+}
+
+// MaxReleases implements [driver.Limiter].
 func (s *store) MaxReleases() int {
 	if s.server.bulks() {
 		return maxStatements
 	}
 	return 0
-}
-
-// maxSingles is how many commands of Releases that can't go together are under way at a time. A session that closes may
-// send a thousand Releases at once. If all of these waited for a connection, a heartbeat would wait behind them.
-const maxSingles = 32
-
-// single waits for the turn of a Release's command that can't go together with others. It returns a function to call
-// after the command. If ctx ends first, the turn is of no use, because the command fails.
-func (s *store) single(ctx context.Context) (done func()) {
-	select {
-	case s.singles <- struct{}{}:
-		return func() { <-s.singles }
-	case <-ctx.Done():
-		return func() {}
-	}
 }
 
 // A bulkWriter sends the statements of short commands with the same write concern.
@@ -68,7 +71,8 @@ type bulkWriter struct {
 	mu      sync.Mutex
 	alone   int           // commands with one statement that are under way
 	bulks   int           // bulks that are under way
-	took    time.Duration // how long the last reply took
+	last    int           // number of statements of the last command that was answered
+	took    time.Duration // how long its reply took
 	waiting []*statement
 	overdue *time.Timer // sends these if no reply arrives soon
 }
@@ -119,7 +123,8 @@ func (s *store) writeShort(ctx context.Context, early bool, d bson.D) (changed b
 // send returns the result of st, or ctx's error if ctx ends first. Then only this caller gives up.
 func (w *bulkWriter) send(ctx context.Context, st *statement, together bool) written {
 	w.mu.Lock()
-	if !together || w.alone < maxAlone && w.bulks == 0 && len(w.waiting) == 0 {
+	idle := w.alone+w.bulks+len(w.waiting) == 0
+	if !together || w.last <= 1 && w.alone < maxAlone && w.bulks == 0 && len(w.waiting) == 0 {
 		w.alone++
 		w.mu.Unlock()
 		w.execute(ctx, []*statement{st})
@@ -133,6 +138,12 @@ func (w *bulkWriter) send(ctx context.Context, st *statement, together bool) wri
 		})
 	}
 	w.mu.Unlock()
+	if idle {
+		letOthersRun()
+		w.mu.Lock()
+		w.sendWaitingLocked()
+		w.mu.Unlock()
+	}
 	select {
 	case r := <-st.result:
 		return r
@@ -167,7 +178,7 @@ func (w *bulkWriter) sendWaitingLocked() {
 		w.overdue.Stop()
 	}
 	most := maxStatements
-	if len(w.waiting) <= maxAlone/2 {
+	if w.last <= 1 && len(w.waiting) <= maxAlone/2 {
 		most = 1
 	}
 	for len(w.waiting) > 0 {
@@ -210,8 +221,8 @@ func (w *bulkWriter) countLocked(sts []*statement, n int) {
 	}
 }
 
-// execute sends the statements in one command. When the reply has arrived, it sends the statements that waited for it,
-// and passes the results to the callers.
+// execute sends the statements in one command, and passes the results to the callers. Then it sends the statements that
+// waited for the reply.
 func (w *bulkWriter) execute(ctx context.Context, sts []*statement) {
 	updates := make(bson.A, len(sts))
 	for i, st := range sts {
@@ -223,15 +234,26 @@ func (w *bulkWriter) execute(ctx context.Context, sts []*statement) {
 	}
 	sent := time.Now()
 	reply, err := w.write(ctx, cmd)
+	took := time.Since(sent)
+	for i, r := range resultsOf(len(sts), reply, err) {
+		sts[i].result <- r
+	}
+	if len(sts) > 1 {
+		letOthersRun()
+	}
 	w.mu.Lock()
-	w.took = time.Since(sent)
+	defer w.mu.Unlock()
+	w.last, w.took = len(sts), took
 	w.countLocked(sts, -1)
 	if w.bulks == 0 {
 		w.sendWaitingLocked()
 	}
-	w.mu.Unlock()
-	for i, r := range resultsOf(len(sts), reply, err) {
-		sts[i].result <- r
+}
+
+// letOthersRun lets other goroutines run a few times, but not for long: in a busy program, each Gosched may take long.
+func letOthersRun() {
+	for began, i := time.Now(), 0; i < gatherYields && time.Since(began) < minWait; i++ {
+		runtime.Gosched()
 	}
 }
 

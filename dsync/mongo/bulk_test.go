@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -44,7 +45,11 @@ func newBulkServer(t *testing.T, hello func(bson.D) bson.D) *bulkServer {
 	b.client = b.f.anyClient()
 	b.s = b.f.storeOn(b.client, nil, func(c call) bson.D {
 		time.Sleep(b.reply)
-		if c.name != "update" {
+		switch c.name {
+		case "update":
+		case "aggregate":
+			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+		default:
 			return ok(e("value", bson.D{e("now", time.Now()), e("y", "mutex"), e("c", 1), e("h", bson.A{bson.D{
 				e("a", anyClaim.FindStringSubmatch(c.cmd.String())[1]), e("s", "s"), e("w", 1), e("t", int64(1024)),
 			}})}))
@@ -231,6 +236,46 @@ func TestManyShortCommandsGoTogether(t *testing.T) {
 	}
 }
 
+// After a bulk, one command is under way at a time, until a reply is to one statement again.
+func TestOneCommandAtATimeAfterABulk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBulkServer(t, nil)
+		b.acquire(t.Context(), atOnce+20)
+		wantSent(t, "many", b.sent(), append(ones(atOnce), 20)...)
+		b.acquire(t.Context(), atOnce)
+		wantSent(t, "after a bulk", b.sent(), 1, atOnce-1)
+		b.acquire(t.Context(), 1)
+		b.sent()
+		b.acquire(t.Context(), atOnce)
+		wantSent(t, "after a reply to one statement", b.sent(), ones(atOnce)...)
+		b.wantErrs()
+	})
+}
+
+// The callers of a bulk send their next statements together. Without that, the first of them would go alone, and the
+// others would wait for its reply.
+func TestCallersOfABulkStayTogether(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // on one thread, all run before the first goes on
+	synctest.Test(t, func(t *testing.T) {
+		const callers, rounds = 16, 20
+		b := newBulkServer(t, nil)
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for round := range rounds {
+					c := bulkClaim(i*rounds + round)
+					_, err := b.s.Edit(t.Context(), driver.Edit{Release: &driver.Release{Claim: c}})
+					testkit.NoErr(t, err)
+				}
+			})
+		}
+		wg.Wait()
+		if n := len(b.sent()); n > rounds*3/2 {
+			t.Errorf("%d rounds of %d callers took %d commands, want about one for each round", rounds, callers, n)
+		}
+	})
+}
+
 // Early releases and commands that wait for a majority never go together.
 func TestEarlyReleasesGoApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -298,7 +343,7 @@ func TestBulkWithoutAnswer(t *testing.T) {
 			b.instead = nil
 			b.sent()
 			b.acquire(t.Context(), atOnce+6)
-			wantSent(t, "the next", b.sent(), append(ones(atOnce), 6)...)
+			wantSent(t, "the next", b.sent(), 1, atOnce+5)
 		})
 	}
 }

@@ -42,9 +42,41 @@ func (s *store) run(ctx context.Context, cmd bson.D) (bson.Raw, error) {
 }
 
 func (s *store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
-	ctx, cancel := limited(noValues{ctx})
+	ctx, cancel := limited(ctx)
 	defer cancel()
-	return s.db.RunCommand(ctx, cmd).Raw()
+	ctx, done, err := s.connection(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	return s.db.RunCommand(noValues{ctx}, cmd).Raw()
+}
+
+// maxConnections is how many connections the commands of a store use at once, besides those of urgent commands and of
+// listeners. A session sends more commands at once, because some of them go together (see bulkWriter). If all waited in
+// the driver for a connection, a heartbeat would wait behind them.
+const maxConnections = 32
+
+// connection waits for one of maxConnections. It returns a context whose commands need not wait, and a function to call
+// after them. If ctx's commands need not wait, neither does connection.
+func (s *store) connection(ctx context.Context) (connected context.Context, done func(), err error) {
+	if ctx.Value(connectionKey{}) != nil {
+		return ctx, func() {}, nil
+	}
+	select {
+	case s.connections <- struct{}{}:
+		return urgent(ctx), func() { <-s.connections }, nil
+	case <-ctx.Done():
+		return nil, nil, fmt.Errorf("the session's %d connections are busy: %w", maxConnections, ctx.Err())
+	}
+}
+
+type connectionKey struct{}
+
+// urgent returns a context whose commands do not wait for a connection. It is for commands that decide whether a session
+// lives or listens, because few of these are under way at a time.
+func urgent(ctx context.Context) context.Context {
+	return context.WithValue(ctx, connectionKey{}, true)
 }
 
 // write is like run, but waits for a majority. The database's write concern does not apply to plain commands, and
@@ -54,6 +86,11 @@ func (s *store) send(ctx context.Context, cmd bson.Raw) (bson.Raw, error) {
 // would lose the writes of its last tenth of a second, including grants. A replica set journals majority writes by
 // default.
 func (s *store) write(ctx context.Context, cmd bson.D) (bson.Raw, error) {
+	ctx, done, err := s.connection(ctx) // before confirmWithin
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	concern := majority(confirmWithin(ctx))
 	if s.server.portable || s.server.topology != standalone || s.unjournaled.Load() {
 		return s.writeWith(ctx, cmd, concern)

@@ -27,6 +27,7 @@ func registered(query bson.D) bson.D {
 // committed.
 func (s *store) Heartbeat(ctx context.Context, session string, given []driver.Revocation) (driver.HeartbeatReply, error) {
 	defer s.heartbeats.send()
+	ctx = urgent(ctx)
 	reply, err := s.heartbeat(ctx, sessionQuery(session), given)
 	if err == nil {
 		reply.Committed = s.committed(ctx)

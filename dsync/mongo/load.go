@@ -144,6 +144,11 @@ func (s *store) each(ctx context.Context, n int, majority bool, stages []bson.D,
 	}
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
+	_, done, err := s.connection(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
 	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(raw))
 	if err != nil {
 		return err

@@ -60,7 +60,6 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 // releaseAlone releases c with the pipeline if c holds the key, nobody waits and nobody observes the key. In that
 // case nobody needs a notice, so an update is enough, and an update costs the server less than a findAndModify.
 func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
-	defer s.single(ctx)()
 	missing := bson.D{e("$exists", false)}
 	found, _, applied, err = s.updateEarly(ctx, early, bson.D{
 		e("q", bson.D{e("_id", id), e("h.a", c.ID), e("q.0", missing), e("o", missing)}),
@@ -72,7 +71,6 @@ func (s *store) releaseAlone(ctx context.Context, id string, c driver.Claim, ear
 // release sends the pipeline. If both Seal and Keep are set, it ignores Keep, because a claim whose tick is over cannot
 // hold the key.
 func (s *store) release(ctx context.Context, id string, l driver.Release) (r keyRecord, found bool, err error) {
-	defer s.single(ctx)()
 	c := l.Claim
 	m := modify{
 		query:  bson.D{e("_id", id), e("$or", bson.A{bson.D{e("h.a", c.ID)}, bson.D{e("q.a", c.ID)}})},

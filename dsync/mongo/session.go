@@ -71,7 +71,7 @@ func sessionQuery(session string) bson.D { return bson.D{e("_id", sessionID(sess
 
 // Register implements [driver.Store].
 func (s *store) Register(ctx context.Context, m driver.Member) (now time.Time, err error) {
-	return s.register(ctx, sessionQuery(m.ID), m)
+	return s.register(urgent(ctx), sessionQuery(m.ID), m)
 }
 
 func (s *store) register(ctx context.Context, query bson.D, m driver.Member) (time.Time, error) {

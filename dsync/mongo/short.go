@@ -133,7 +133,6 @@ type joiner struct {
 // makes the command miss the moment when its log entry becomes visible. The command then waits up to a millisecond
 // longer.
 func (s *store) handOver(ctx context.Context, id string, c driver.Claim, j *joiner) (h handOver, done bool, err error) {
-	defer s.single(ctx)()
 	h.token = after(c.Token, s.clock.reached())
 	m := modify{query: bson.D{e("_id", id)}, update: s.handingOver(c, h.token, j), before: true}
 	if j != nil || !s.contended.byFew(c.Key) {

@@ -27,7 +27,7 @@ type store struct {
 	clock             clock
 	early             earlyReleases
 	bulk, earlyBulk   bulkWriter    // for short commands that wait for a majority, and for early releases
-	singles           chan struct{} // see single
+	connections       chan struct{} // see connection
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
 	heartbeats        signal             // signals that a Heartbeat has returned
@@ -83,7 +83,7 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 	s := &store{
 		db: db, collection: o.Collection, log: o.Session.Logger,
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
-		primary: o.PrimaryWatch, singles: make(chan struct{}, maxSingles),
+		primary: o.PrimaryWatch, connections: make(chan struct{}, maxConnections),
 	}
 	s.bulk.collection, s.bulk.write = o.Collection, s.write
 	s.earlyBulk.collection, s.earlyBulk.write = o.Collection, s.writeEarly

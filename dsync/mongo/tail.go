@@ -238,7 +238,7 @@ func (t *tail) primary(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, silenceLimit)
 	defer cancel()
-	v, err := t.s.hello(ctx)
+	v, err := t.s.hello(urgent(ctx))
 	return v.member, err
 }
 

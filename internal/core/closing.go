@@ -33,9 +33,9 @@ const (
 	closed
 )
 
-// A Hurry multiplies the limit on the number of commands under way by hurryLanes, because there is no time to send the
-// commands one after another. A thousand commands that wait for a connection inside the driver use about ten megabytes.
-const hurryLanes = 32
+// hurryLanes is how many commands are under way after a Hurry, when there is no time to send them one after another. A
+// thousand commands that wait for a connection inside a driver use about ten megabytes.
+const hurryLanes = 1024
 
 // unreleased is a claim that the store may still have after Close.
 type unreleased struct {
@@ -69,7 +69,7 @@ func (c *Core) close(e Close) {
 	if c.closing != nil {
 		return
 	}
-	c.lanes.times = max(1, e.Releases/c.cfg.Lanes)
+	c.lanes.closing = e.Releases
 	c.closing = &closing{due: c.now.Add(c.cfg.Grace + c.cfg.Attempt), listed: c.mayBeListed()}
 	c.session.registerAt, c.sweeper.due, c.discards.due = never, never, never
 	for _, key := range sortedKeys(c.queues) {
@@ -104,7 +104,7 @@ func (c *Core) hurry() {
 		return
 	}
 	cg.phase, cg.due = hurried, c.now.Add(c.cfg.Attempt)
-	c.lanes.times = hurryLanes
+	c.lanes.closing = hurryLanes
 	c.fillLanes()
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state.in(windingDown | leaving) }) {
 		if cl.state == leaving {
@@ -246,7 +246,7 @@ func (c *Core) closeAnyway(why error) {
 	clear(c.messages)
 	clear(c.topics)
 	c.sent = make(map[uint64]*sent)
-	c.lanes = lanes{times: 1}
+	c.lanes = lanes{}
 	c.closeDone()
 }
 

@@ -57,7 +57,7 @@ func New(cfg *Config) *Core {
 		others: make(map[string]other), sent: make(map[uint64]*sent),
 		messages: make(map[uint64]*message), topics: make(map[topic]uint64),
 		tickAt: never, session: session{due: never, registerAt: never}, listener: listener{at: never, keys: make(map[string]int)},
-		sweeper: sweeper{due: never}, discards: discards{due: never}, lanes: lanes{times: 1},
+		sweeper: sweeper{due: never}, discards: discards{due: never},
 	}
 }
 

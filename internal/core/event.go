@@ -133,6 +133,7 @@ type Reply struct {
 	Err     error `json:"-"` // with Lost: why there is no answer; otherwise the store's error
 
 	Session   string    // for Register: the id that was registered, which no session has had before
+	Lanes     int       // for Register: how many commands the store can take at once; 0: Config.Lanes
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
 	State     driver.State
 	States    []driver.State // for Keys
@@ -165,7 +166,7 @@ type Tick struct{}
 
 // Close ends the session. Each hold is released when its holder is done or the grace is over.
 type Close struct {
-	Releases int // how many Releases the store can take at once; 0: Config.Lanes
+	Releases int // how many commands, mostly Releases, the store can take at once; 0: as many as before
 }
 
 // Hurry makes Close stop waiting for holders: Close leaves their claims in the store for the rest of their grace.

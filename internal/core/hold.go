@@ -196,7 +196,7 @@ func (c *Core) linger(cl *claim, _ *args) {
 
 // mayReplace reports whether replace can release the claim.
 func (c *Core) mayReplace(cl *claim, _ *args) bool {
-	return cl.leave == nil && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.lanes.busy < c.cfg.Lanes && c.nextLike(cl)
+	return cl.leave == nil && c.closing == nil && cl.command == 0 && cl.request.Session == c.session.id && c.lanes.busy < c.laneLimit() && c.nextLike(cl)
 }
 
 // replace releases the claim, whose holder is done, with the command that requests the key for the next caller in this

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -9,11 +10,12 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/driver"
 )
 
-// Lanes limit how many commands are under way at once, because a store's client needs a connection for each. Repeated
+// Lanes limit how many commands are under way at once, because a store may need a connection for each. Repeated
 // requests and notices also need one of the few lanes for polls, because there can be as many of them as there are
 // waiters. Commands wait for a lane in FIFO order. Heartbeats, Register and Unregister need none.
 type lanes struct {
-	times       int // multiplies the limits: 1; after a Close, as many as the store can take; after a Hurry, hurryLanes
+	open        int // the limit that the store told at registration; 0: Config.Lanes
+	closing     int // the limit after a Close or a Hurry, if it is greater
 	busy, polls int
 	line        []delayed // waiting for any lane
 	pollLine    []delayed // waiting for a lane for polls
@@ -31,7 +33,7 @@ type delayed struct {
 func (c *Core) enterLane(poll bool, d delayed) bool {
 	l := &c.lanes
 	switch {
-	case l.busy < l.times*c.cfg.Lanes && (!poll || l.polls < l.times*c.cfg.PollLanes):
+	case l.busy < c.laneLimit() && (!poll || l.polls < c.pollLimit()):
 		l.busy++
 		if poll {
 			l.polls++
@@ -43,6 +45,11 @@ func (c *Core) enterLane(poll bool, d delayed) bool {
 		l.line = append(l.line, d)
 	}
 	return false
+}
+
+func (c *Core) laneLimit() int { return max(cmp.Or(c.lanes.open, c.cfg.Lanes), c.lanes.closing) }
+func (c *Core) pollLimit() int {
+	return max(c.cfg.PollLanes, c.lanes.closing*c.cfg.PollLanes/c.cfg.Lanes)
 }
 
 // leaveLane frees the lane of an answered command, and sends commands that wait for a lane. Polls come first: few can
@@ -63,10 +70,10 @@ func (c *Core) leaveLane(s *sent) {
 // fillLanes sends waiting commands while lanes are free.
 func (c *Core) fillLanes() {
 	l := &c.lanes
-	for l.busy < l.times*c.cfg.Lanes {
+	for l.busy < c.laneLimit() {
 		var d delayed
 		switch {
-		case len(l.pollLine) > 0 && l.polls < l.times*c.cfg.PollLanes:
+		case len(l.pollLine) > 0 && l.polls < c.pollLimit():
 			d, l.pollLine = l.pollLine[0], l.pollLine[1:]
 		case len(l.line) > 0:
 			d, l.line = l.line[0], l.line[1:]

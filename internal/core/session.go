@@ -81,6 +81,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 	ss.due = c.now.Add(c.cfg.jitter(c.cfg.Heartbeat, 10))
 	ss.lastBeat.at, ss.lastBeat.clock = c.now, r.Now
 	c.sawClock(r.Now)
+	c.lanes.open = r.Lanes
 	if c.closing == nil {
 		c.sweepLater()
 	}

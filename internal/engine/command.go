@@ -15,9 +15,10 @@ import (
 	"github.com/rs/xid"
 )
 
-// maxCommands is how many commands of a session may be under way at once, not counting heartbeats. At most maxPolls of
-// these may be repeated requests and notices: a thousand polling goroutines must not keep an Unlock waiting. A store's
-// client should have maxCommands connections, plus one for heartbeats and two for the listener.
+// maxCommands is how many commands of a session may be under way at once, not counting heartbeats, unless the store says
+// otherwise (see [driver.Limiter]). At most maxPolls of these may be repeated requests and notices: a thousand polling
+// goroutines must not keep an Unlock waiting. A store's client should have maxCommands connections, plus one for
+// heartbeats and two for the listener.
 const (
 	maxCommands = 32
 	maxPolls    = 8
@@ -73,6 +74,9 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	switch cmd.Op {
 	case core.Register:
 		r.Session, r.Now, err = s.register(ctx)
+		if l, ok := s.store.(driver.Limiter); ok {
+			r.Lanes = l.MaxCalls()
+		}
 	case core.Heartbeat:
 		var hb driver.HeartbeatReply
 		hb, err = s.store.Heartbeat(ctx, cmd.Session, cmd.Revoked)
@@ -94,7 +98,9 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 		err = s.store.Observe(ctx, cmd.Session, cmd.Seq, cmd.Keys)
 	case core.Acquire, core.Release, core.Extend, core.Publish:
 		edited, err = s.store.Edit(ctx, cmd.Edit)
-		r.State, r.Found, r.Holder, r.Notices, r.Applied = edited.State, edited.Found, edited.Holder, edited.Notices, edited.Applied
+		if r.Notices = edited.Notices; err == nil {
+			r.State, r.Found, r.Holder, r.Applied = edited.State, edited.Found, edited.Holder, edited.Applied
+		}
 	case core.Discard:
 		r.Notices, err = s.store.Discard(ctx, cmd.Claims)
 	case core.Sweep:
@@ -167,7 +173,7 @@ type answer[T any] struct {
 	err error
 }
 
-// request sends one command on a goroutine of the session, as soon as fewer than maxCommands are under way. It
+// request sends one command on a goroutine of the session, as soon as a lane is free (see core.Config). It
 // returns the store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
 func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
 	var none T
