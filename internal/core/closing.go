@@ -196,9 +196,6 @@ func (c *Core) closeDue() {
 	case i >= 0:
 		c.closeAnyway(cg.notReleased[i].why)
 	default: // no heartbeat is under way that could arrive after the Unregister
-		if cg.failed == 0 {
-			c.storeAnswered()
-		}
 		cg.command = c.sendNow(&sent{Command: &Command{Op: Unregister, Session: c.session.id}})
 	}
 }

@@ -318,3 +318,19 @@ func TestCloseDuringARegistration(t *testing.T) {
 	r.pass(r.cfg.Grace + r.cfg.Attempt)
 	r.says("no answer", "Closed, not unregistered")
 }
+
+// The Unregister has no time limit of its own: Close returns an attempt's time after the store's last answer, even if
+// the Unregister had to wait for an unanswered heartbeat.
+func TestUnregisterIsInTime(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.untilHeartbeat()
+	r.step(core.Close{})
+	r.pass(r.cfg.Grace)
+	r.answer("Release", core.Reply{Found: true})
+	r.pass(r.cfg.Attempt / 2)
+	r.answer("Heartbeat", noAnswer)
+	r.says("the heartbeat is not answered", "Unregister")
+	r.pass(r.cfg.Attempt / 2)
+	r.says("an attempt's time after the release", "Closed, not unregistered")
+}

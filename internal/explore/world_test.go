@@ -62,27 +62,28 @@ type tokens struct{ exclusive, all int64 }
 
 // A node is one process.
 type node struct {
-	core      *core.Core
-	frozen    bool
-	dead      bool
-	died      core.Instant // when it crashed
-	cut       bool
-	met       bool // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
-	closing   bool
-	hurried   bool
-	closed    bool
-	extended  core.Instant // when the last answered Extend was sent
-	listener  listener
-	callers   []caller
-	holds     []hold
-	done      *core.Done   // the last Done passed to the Core
-	leases    []string     // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
-	unfreed   bool         // its Close has returned an error because it could not release everything
-	observed  []string     // the keys that it observes
-	registers string       // the id of its last registration if it does not know of any answer; "": it knows
-	closeBy   core.Instant // when its Close must have returned, unless the store answers; 0: it has not closed
-	idle      int          // the last Ticks that had no effect
-	recorder  *trace.Recorder
+	core       *core.Core
+	frozen     bool
+	dead       bool
+	died       core.Instant // when it crashed
+	cut        bool
+	met        bool // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
+	closing    bool
+	hurried    bool
+	closed     bool
+	extended   core.Instant // when the last answered Extend was sent
+	listener   listener
+	callers    []caller
+	holds      []hold
+	done       *core.Done   // the last Done passed to the Core
+	leases     []string     // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
+	unfreed    bool         // its Close has returned an error because it could not release everything
+	observed   []string     // the keys that it observes
+	registers  string       // the id of its last registration if it does not know of any answer; "": it knows
+	registered core.Instant // when it was sent
+	closeBy    core.Instant // when its Close must have returned, unless the store answers; 0: it has not closed
+	idle       int          // the last Ticks that had no effect
+	recorder   *trace.Recorder
 }
 
 type listener struct {
@@ -256,7 +257,7 @@ func (w *world) step(i int, e core.Event) error {
 			if f.Op == core.Register {
 				w.ids++
 				f.Session = fmt.Sprint(name(i), w.ids) // see owner
-				n.registers = f.Session
+				n.registers, n.registered = f.Session, w.now
 			}
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut, met: n.met})
@@ -362,6 +363,10 @@ func (n *node) maySleep(now core.Instant, e core.Event, effects bool) error {
 func (w *world) closeSays(i int, session string, err error) error {
 	if session == "" {
 		session = w.nodes[i].registers
+	}
+	// A Register may be executed more than an attempt's time after it was sent, but Close does not count on that.
+	if n := &w.nodes[i]; session == n.registers && w.now >= n.registered.Add(w.cfg.Attempt+w.cfg.TTL) {
+		return nil
 	}
 	r, known := w.store.sessions[session]
 	if !known || r.expired || session == w.nodes[i].registers && !w.store.now(w.now).Before(r.at.Add(r.ttl)) {
