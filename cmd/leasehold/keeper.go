@@ -23,8 +23,8 @@ type keeper struct {
 	leaves  chan struct{}    // closed when wait has returned, if leave was called; otherwise nil
 }
 
-// startKeeper starts a keeper, which starts the command when it gets its first deadline. If jobControl
-// is true, the command can use the controlling terminal.
+// startKeeper starts a keeper, which starts the command when it gets its first deadline. The command is looked up in PATH
+// now, so that a mistyped name is an error at once. If jobControl is true, the command can use the controlling terminal.
 func startKeeper(a *app, command []string, jobControl bool) (*keeper, error) {
 	keep.BecomeReaper()
 	self, err := executable()
@@ -127,7 +127,8 @@ func (k *keeper) tell(o keep.Order) {
 		return // closed
 	}
 	// Writes to the pipe don't block, and a line is written either whole or not at all, because it is shorter than
-	// PIPE_BUF: the longest, with the environment, has a key of at most 512 bytes.
+	// PIPE_BUF: the longest, with the environment, has a key of at most 512 bytes. Where PIPE_BUF is less than that, only
+	// this first line may be longer, and the pipe is then empty.
 	c.Write(func(fd uintptr) bool {
 		for {
 			if _, err := unix.Write(int(fd), line); !errors.Is(err, unix.EINTR) {
@@ -172,6 +173,7 @@ func (k *keeper) leave() {
 func (k *keeper) end() {
 	switch {
 	case k.leaves != nil:
+		k.cmd.Process.Kill() // it has nothing left to do, but may be frozen
 		<-k.leaves
 	case !k.waited:
 		k.kill()

@@ -226,7 +226,6 @@ func TestKeepersEndDelaysNoRelease(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("the work does not end before the keeper")
 	}
-	cmd.Process.Kill()
 	k.end()
 	if !k.waited {
 		t.Error("end has not waited for the keeper")

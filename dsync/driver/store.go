@@ -233,13 +233,14 @@ type Namer interface {
 }
 
 // A Limiter is a [Store] that says how many calls of its methods a session may make at once, besides heartbeats. Without
-// it, and where it returns 0, these are 32. More are of use only if several calls share a command, or else wait within
-// the store for a connection, which uses up their time limit. Heartbeats must not wait for other calls.
+// it, and if MaxCalls returns 0, these are 32. More are of use only if several calls share a command: others would wait
+// within the store for a connection, which uses up their time limit. Heartbeats must not wait for other calls.
 type Limiter interface {
 	// MaxCalls returns the number for a session that is open. The session asks when it registers.
 	MaxCalls() int
 
-	// MaxReleases returns the number for a session that closes, whose calls are mostly Releases.
+	// MaxReleases returns the number for a session that closes, whose calls are mostly Releases. A number below the one
+	// before has no effect.
 	MaxReleases() int
 }
 

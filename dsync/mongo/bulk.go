@@ -46,8 +46,8 @@ const (
 // MongoDB are not known to report each statement that did not meet its conditions: see unmet.
 func (v server) bulks() bool { return !v.portable && v.topology != sharded }
 
-// MaxCalls implements [driver.Limiter]. Where statements go together, more calls than connections make larger bulks. Calls
-// that can't share a command wait for a connection no longer than the time of one reply.
+// MaxCalls implements [driver.Limiter]. Where statements go together, more calls than connections make larger bulks. A
+// command of its own waits for a connection about as long as one reply takes.
 func (s *store) MaxCalls() int {
 	if s.server.bulks() {
 		return 2 * maxConnections

@@ -67,7 +67,7 @@ func (s *store) connection(ctx context.Context) (connected context.Context, done
 	case s.connections <- struct{}{}:
 		return urgent(ctx), func() { <-s.connections }, nil
 	case <-ctx.Done():
-		return nil, nil, fmt.Errorf("the session's %d connections are busy: %w", maxConnections, ctx.Err())
+		return nil, nil, fmt.Errorf("%d earlier commands have no reply yet: %w", maxConnections, ctx.Err())
 	}
 }
 

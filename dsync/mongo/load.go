@@ -142,13 +142,14 @@ func (s *store) each(ctx context.Context, n int, majority bool, stages []bson.D,
 	if err != nil {
 		return fmt.Errorf("encode aggregate: %w", err)
 	}
-	ctx, cancel := limited(noValues{ctx})
+	ctx, cancel := limited(ctx)
 	defer cancel()
-	_, done, err := s.connection(ctx)
+	ctx, done, err := s.connection(ctx)
 	if err != nil {
 		return err
 	}
 	defer done()
+	ctx = noValues{ctx}
 	cursor, err := s.db.RunCommandCursor(ctx, bson.Raw(raw))
 	if err != nil {
 		return err

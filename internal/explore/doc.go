@@ -13,8 +13,8 @@
 //   - A caller calls Break, or observes a key.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key, or deletes its record.
-//   - The store fails over. For a while, the deposed primary still answers commands from its own data: early releases, readings, and
-//     commands that have nothing to write. Other commands that reach it have no effect and no answer.
+//   - The store fails over. For a while, the deposed primary still answers commands from its own data: early releases,
+//     readings, and commands that have nothing to write. Other commands that reach it have no effect and no answer.
 //
 // Time passes only when no messages are under way except late ones, so without faults the network has no delay. Each
 // kind of fault has a budget.

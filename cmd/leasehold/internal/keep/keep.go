@@ -40,9 +40,8 @@ func run(args []string) (isKeeper bool) {
 	orders := os.NewFile(uintptr(ordersAt), "orders")
 	syscall.CloseOnExec(ordersAt) // the command inherits all descriptors but these two
 	syscall.CloseOnExec(reportsAt)
-	// The keeper must survive signals that systemd sends to all processes of a service: if
-	// the keeper died, the command would be killed at once, without its grace. Signals that were ignored before, as
-	// under nohup(1), stay ignored.
+	// The keeper must survive signals that systemd sends to all processes of a service: if the keeper died, the command
+	// would be killed at once, without its grace. Signals that were ignored before, as under nohup(1), stay ignored.
 	ignored := make(chan os.Signal, 1)
 	for _, s := range Forwarded() {
 		if !signal.Ignored(s) {
