@@ -17,6 +17,7 @@ import (
 	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // If a session is lost during Close, it is not unregistered but lapses by itself: unregistering would cut its
@@ -326,7 +327,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	for _, tt := range []struct {
 		ended       bool
 		keys        int
-		least, most int64
+		least, most int
 	}{{false, 300, 8, 64}, {true, 300, 300, 300}, {true, 3000, 500, 1500}} {
 		inBubble(t, fmt.Sprintf("%d keys, ctx has ended: %t", tt.keys, tt.ended), func(t *testing.T) {
 			memory := dsynctest.NewMemory()
@@ -350,7 +351,7 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 			if err := s.Close(ctx); err != nil {
 				t.Errorf("Close: %v", err)
 			}
-			if n := store.peak.Load(); n < tt.least || n > tt.most {
+			if n := store.underWay.Peak(); n < tt.least || n > tt.most {
 				t.Errorf("%d releases at once, want %d to %d", n, tt.least, tt.most)
 			}
 			if n := memory.Counts().Commands[dsynctest.MethodRelease]; n != tt.keys {
@@ -360,20 +361,17 @@ func TestCloseReleasesSomeAtATime(t *testing.T) {
 	}
 }
 
-// A peakStore delays each Release, and records the greatest number of Releases that were under way at once.
+// A peakStore delays each Release, and counts those that are under way.
 type peakStore struct {
 	*dsynctest.Memory
-	now, peak atomic.Int64
+	underWay testkit.Gauge
 }
 
 func (s *peakStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
 	if e.Release == nil || e.Acquire != nil {
 		return s.Memory.Edit(ctx, e)
 	}
-	n := s.now.Add(1)
-	defer s.now.Add(-1)
-	for p := s.peak.Load(); n > p && !s.peak.CompareAndSwap(p, n); p = s.peak.Load() {
-	}
+	defer s.underWay.Begin()()
 	time.Sleep(10 * time.Millisecond)
 	return s.Memory.Edit(ctx, e)
 }

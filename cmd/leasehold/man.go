@@ -44,8 +44,11 @@ func writePages(c *cobra.Command, dir string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(filepath.Join(dir, strings.ReplaceAll(c.CommandPath(), " ", "-")+".1"), page, 0o644)
+	return os.WriteFile(filepath.Join(dir, pageName(c)+".1"), page, 0o644)
 }
+
+// pageName returns the name of c's manual page, without the section.
+func pageName(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
 // manPage returns the manual page of c: the page of cobra/doc plus two sections, which are inserted where man-pages(7)
 // wants them. Package cobra/doc itself is only in the test. It needs parsers of Markdown and YAML, whose initialization
@@ -61,7 +64,7 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	}
 	c.InitDefaultHelpCmd()
 	c.InitDefaultHelpFlag()
-	name := strings.ReplaceAll(c.CommandPath(), " ", "-")
+	name := pageName(c)
 
 	var p page
 	p.printf(".nh\n.TH %q \"1\" %q \"leasehold\" \"Leasehold\"\n", strings.ToUpper(name), written.Format("Jan 2006"))
@@ -76,11 +79,11 @@ func manPage(c *cobra.Command) ([]byte, error) {
 	}
 	var others []string
 	if c.HasParent() {
-		others = append(others, strings.ReplaceAll(c.Parent().CommandPath(), " ", "-"))
+		others = append(others, pageName(c.Parent()))
 	}
 	for _, sub := range c.Commands() {
 		if sub.IsAvailableCommand() && !sub.IsAdditionalHelpTopicCommand() {
-			others = append(others, name+"-"+sub.Name())
+			others = append(others, pageName(sub))
 		}
 	}
 	p.printf("\n.SH SEE ALSO\n\\fB%s(1)\\fP\n", strings.Join(others, `(1)\fP, \fB`))

@@ -36,7 +36,7 @@ func (c caught) ends() bool { return keep.Ends(syscall.Signal(c)) }
 // stay ignored.
 func catch() *signals {
 	s := &signals{c: make(chan os.Signal, 16), from: make(chan os.Signal, 16), again: make(chan struct{})}
-	s.add(keep.Forwarded()...)
+	keep.Notify(s.from, keep.Forwarded()...)
 	go s.pass()
 	return s
 }
@@ -46,17 +46,9 @@ func catch() *signals {
 func catchJobControl() *signals {
 	s := catch()
 	if s.terminal = openTerminal(); s.terminal != nil {
-		s.add(syscall.SIGTSTP, syscall.SIGCONT)
+		keep.Notify(s.from, syscall.SIGTSTP, syscall.SIGCONT)
 	}
 	return s
-}
-
-func (s *signals) add(all ...os.Signal) {
-	for _, one := range all {
-		if !signal.Ignored(one) {
-			signal.Notify(s.from, one)
-		}
-	}
 }
 
 func (s *signals) stop() {

@@ -131,18 +131,12 @@ func (w *bulkWriter) send(ctx context.Context, st *statement, together bool) wri
 		return <-st.result
 	}
 	if w.waiting = append(w.waiting, st); len(w.waiting) == 1 {
-		w.overdue = time.AfterFunc(w.patienceLocked(), func() {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.sendWaitingLocked()
-		})
+		w.overdue = time.AfterFunc(w.patienceLocked(), w.sendWaiting)
 	}
 	w.mu.Unlock()
 	if idle {
 		letOthersRun()
-		w.mu.Lock()
-		w.sendWaitingLocked()
-		w.mu.Unlock()
+		w.sendWaiting()
 	}
 	select {
 	case r := <-st.result:
@@ -172,7 +166,13 @@ func (w *bulkWriter) giveUp(ctx context.Context, st *statement) {
 	}
 }
 
-// sendWaitingLocked sends all statements that wait.
+// sendWaiting sends all statements that wait.
+func (w *bulkWriter) sendWaiting() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sendWaitingLocked()
+}
+
 func (w *bulkWriter) sendWaitingLocked() {
 	if w.overdue != nil {
 		w.overdue.Stop()

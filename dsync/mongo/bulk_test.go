@@ -48,7 +48,7 @@ func newBulkServer(t *testing.T, hello func(bson.D) bson.D) *bulkServer {
 		switch c.name {
 		case "update":
 		case "aggregate":
-			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+			return cursor()
 		default:
 			return ok(e("value", bson.D{e("now", time.Now()), e("y", "mutex"), e("c", 1), e("h", bson.A{bson.D{
 				e("a", anyClaim.FindStringSubmatch(c.cmd.String())[1]), e("s", "s"), e("w", 1), e("t", int64(1024)),
@@ -642,7 +642,7 @@ func TestDiscardCountsTerms(t *testing.T) {
 			record := bson.D{e("_id", "k/k"), e("f", 2), e("y", "election"), e("c", 1), e("t", int64(1024)), e("n", int64(6)), e("h", bson.A{holder}), e("q", bson.A{})}
 			switch c.name {
 			case "aggregate":
-				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{record})}))
+				return cursor(record)
 			case "findAndModify":
 				if !strings.Contains(c.cmd.String(), "$$term") {
 					t.Errorf("the hand-over does not count the term: %v", c.cmd)

@@ -40,8 +40,8 @@ func TestCloseWithManyHolds(t *testing.T) {
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			var wait atomic.Int64
+			var underWay testkit.Gauge
 			var mu sync.Mutex
-			underWay, peak := 0, 0
 			commands, released := 0, 0
 			f := newFake(t)
 			if test.hello != nil {
@@ -50,16 +50,13 @@ func TestCloseWithManyHolds(t *testing.T) {
 			client := f.anyClient(options.Client().SetMaxPoolSize(100))
 			s := f.storeOn(client, nil, func(c call) bson.D {
 				if strings.HasPrefix(text(c, "query", "_id"), "s/") || c.name == "aggregate" {
-					return ok(e("value", bson.D{e("at", time.Now())}), e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+					return append(cursor(), e("value", bson.D{e("at", time.Now())}))
 				}
-				mu.Lock()
-				underWay, commands = underWay+1, commands+1
-				peak = max(peak, underWay)
-				mu.Unlock()
+				defer underWay.Begin()()
 				time.Sleep(time.Duration(wait.Load()))
 				mu.Lock()
 				defer mu.Unlock()
-				underWay--
+				commands++
 				n := statements(c)
 				switch upsert, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK(); {
 				case upsert:
@@ -96,7 +93,8 @@ func TestCloseWithManyHolds(t *testing.T) {
 				})
 			}
 			synctest.Wait()
-			commands, peak = 0, 0
+			commands = 0
+			underWay.Peak()
 			wait.Store(int64(away))
 			began := time.Now()
 			if err := locks.Close(t.Context()); err != nil {
@@ -104,6 +102,7 @@ func TestCloseWithManyHolds(t *testing.T) {
 			}
 			took := time.Since(began)
 			holders.Wait()
+			peak := underWay.Peak()
 			if commands > test.most || peak > test.atOnce || took > test.took {
 				t.Errorf("Close of %d holds took %d commands, %d at a time, and %v; want at most %d, %d and %v",
 					test.holds, commands, peak, took, test.most, test.atOnce, test.took)

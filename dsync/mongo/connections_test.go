@@ -51,28 +51,21 @@ func TestUrgentCommands(t *testing.T) {
 		"Keys": {call: keys, took: 3 * time.Second},
 	} {
 		inBubble(t, name, func(t *testing.T) {
-			var mu sync.Mutex
-			underWay, peak := 0, 0
+			var underWay testkit.Gauge
 			f := newFake(t)
 			s := f.storeOn(f.anyClient(options.Client().SetMaxPoolSize(36)), nil, func(c call) bson.D {
 				if strings.Contains(c.cmd.String(), `"k/`) {
-					mu.Lock()
-					underWay++
-					peak = max(peak, underWay)
-					mu.Unlock()
+					defer underWay.Begin()()
 					time.Sleep(time.Second)
-					mu.Lock()
-					underWay--
-					mu.Unlock()
 				}
 				id := "none"
 				if found := anyClaim.FindStringSubmatch(c.cmd.String()); found != nil {
 					id = found[1]
 				}
-				return ok(e("value", bson.D{
+				return append(cursor(), e("value", bson.D{
 					e("at", time.Now()), e("now", time.Now()), e("y", "semaphore"), e("c", 2), e("dead", true),
 					e("h", bson.A{bson.D{e("a", id), e("s", "s"), e("w", 1), e("t", int64(1024))}}),
-				}), e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+				}))
 			})
 			var calls sync.WaitGroup
 			for i := range 64 {
@@ -85,11 +78,25 @@ func TestUrgentCommands(t *testing.T) {
 				t.Errorf("took %v beside 64 commands on keys, want %v", took, test.took)
 			}
 			calls.Wait()
-			if peak != 32 {
+			if peak := underWay.Peak(); peak != 32 {
 				t.Errorf("%d commands on keys were under way at once, want 32", peak)
 			}
 		})
 	}
+}
+
+// read starts n calls of Keys, and returns when each is under way or waits. The function wait returns when all have ended.
+func read(t *testing.T, s driver.Store, n int) (wait func()) {
+	var calls sync.WaitGroup
+	for range n {
+		calls.Go(func() {
+			if _, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	synctest.Wait()
+	return calls.Wait
 }
 
 // A caller that gives up while it waits for a connection sends nothing.
@@ -98,19 +105,15 @@ func TestGiveUpBeforeAConnection(t *testing.T) {
 		f := newFake(t)
 		s := f.storeOn(f.anyClient(), nil, func(call) bson.D {
 			time.Sleep(time.Second)
-			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+			return cursor()
 		})
-		var calls sync.WaitGroup
-		for range 32 {
-			calls.Go(func() { _, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}}); testkit.NoErr(t, err) })
-		}
-		synctest.Wait()
+		wait := read(t, s, 32)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		if _, err := s.Keys(ctx, driver.KeyQuery{Keys: []string{"k"}}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v, want DeadlineExceeded", err)
 		}
-		calls.Wait()
+		wait()
 		if n := len(f.took()); n != 32 {
 			t.Errorf("sent %d commands, want 32", n)
 		}
@@ -127,19 +130,15 @@ func TestListenBesideBusyConnections(t *testing.T) {
 		h.f.script(func(c call) bson.D {
 			if c.name == "aggregate" {
 				time.Sleep(25 * time.Second)
-				return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+				return cursor()
 			}
 			return h.collections.answer(c)
 		})
-		var calls sync.WaitGroup
-		for range 64 {
-			calls.Go(func() { _, _ = h.s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}}) })
-		}
-		synctest.Wait()
+		wait := read(t, h.s, 32)
 		h.f.say(elected(2))
 		time.Sleep(11 * time.Second)
 		h.want("a new primary", nil, 1)
-		calls.Wait()
+		wait()
 	})
 }
 
@@ -149,17 +148,13 @@ func TestConfirmAfterTheWait(t *testing.T) {
 		f := newFake(t)
 		s := f.storeOn(f.anyClient(), nil, func(c call) bson.D {
 			time.Sleep(4 * time.Second)
-			return ok(e("value", bson.D{e("at", time.Now())}), e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+			return append(cursor(), e("value", bson.D{e("at", time.Now())}))
 		})
-		var calls sync.WaitGroup
-		for range 32 {
-			calls.Go(func() { _, err := s.Keys(t.Context(), driver.KeyQuery{Keys: []string{"k"}}); testkit.NoErr(t, err) })
-		}
-		synctest.Wait()
+		wait := read(t, s, 32)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		_, _ = s.Expire(ctx, "s", true)
-		calls.Wait()
+		wait()
 		sent := f.took()
 		if limit, _ := sent[len(sent)-1].cmd.Lookup("writeConcern", "wtimeout").AsInt64OK(); limit >= 1000 {
 			t.Errorf("one second before its deadline, a write waits %d ms for a majority", limit)
@@ -191,31 +186,22 @@ func TestCallsAtOnce(t *testing.T) {
 				})
 			}
 			callers.Wait()
-			if s.peak != test.want {
-				t.Errorf("%d calls were under way at once, want %d", s.peak, test.want)
+			if peak := s.underWay.Peak(); peak != test.want {
+				t.Errorf("%d calls were under way at once, want %d", peak, test.want)
 			}
 		})
 	}
 }
 
-// A countingStore records the greatest number of calls of Edit that were under way at once.
+// A countingStore counts the calls of Edit that are under way.
 type countingStore struct {
 	driver.Store
 	driver.Limiter
-	mu          sync.Mutex
-	calls, peak int
+	underWay testkit.Gauge
 }
 
 func (s *countingStore) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	s.mu.Lock()
-	s.calls++
-	s.peak = max(s.peak, s.calls)
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.calls--
-	}()
+	defer s.underWay.Begin()()
 	return s.Store.Edit(ctx, e)
 }
 

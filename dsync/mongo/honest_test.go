@@ -312,9 +312,7 @@ func (db *executor) load(id string, now time.Time) bson.D {
 	if k.Sealed > 0 {
 		found = append(found, e("done", bson.D{e("k", k.Sealed), e("b", k.Result)}))
 	}
-	return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{bson.D{
-		e("now", now), e("found", bson.A{found}),
-	}})}))
+	return cursor(bson.D{e("now", now), e("found", bson.A{found})})
 }
 
 // A short command makes its changes on a condition. The function condition returns the value at a path in it.

@@ -172,7 +172,7 @@ func TestReadingWithoutADatabase(t *testing.T) {
 		now := time.UnixMilli(1_800_000_000_000).UTC()
 		f.hello = append(f.hello, e("localTime", now))
 		s := f.store(nil, func(call) bson.D {
-			return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", bson.A{})}))
+			return cursor()
 		})
 		st, err := s.Load(t.Context(), "k", 1000)
 		if err != nil || st.Key != "k" || !st.Now.Equal(now) || st.Kind != "" {

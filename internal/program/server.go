@@ -130,6 +130,30 @@ func answers(m dsynctest.Method) bool {
 	return false
 }
 
+func (f *former) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	done, err := f.Memory.Edit(ctx, e)
+	if done.Applied != (driver.OpTime{}) {
+		return done, err
+	}
+	return reply(ctx, f, done, err)
+}
+
+func (f *former) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	st, err := f.Memory.Load(ctx, key, waiters)
+	return reply(ctx, f, st, err)
+}
+
+func (f *former) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
+	all, err := f.Memory.Keys(ctx, q)
+	return reply(ctx, f, all, err)
+}
+
+func (f *former) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	all, now, err := f.Memory.Sessions(ctx, q)
+	all, err = reply(ctx, f, all, err)
+	return all, now, err
+}
+
 // reply returns the outcome of a command, or waits until ctx ends if the former primary can't reply.
 func reply[T any](ctx context.Context, f *former, v T, err error) (T, error) {
 	if f.Counts().Writes > f.writes {
@@ -147,42 +171,26 @@ type route struct {
 	former atomic.Pointer[former]
 }
 
+// end returns where the route leads.
+func (r *route) end() driver.Store {
+	if f := r.former.Load(); f != nil {
+		return f
+	}
+	return r.server
+}
+
 func (r *route) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
-	f := r.former.Load()
-	if f == nil {
-		return r.server.Edit(ctx, e)
-	}
-	done, err := f.Edit(ctx, e)
-	if done.Applied != (driver.OpTime{}) {
-		return done, err
-	}
-	return reply(ctx, f, done, err)
+	return r.end().Edit(ctx, e)
 }
 
 func (r *route) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
-	f := r.former.Load()
-	if f == nil {
-		return r.server.Load(ctx, key, waiters)
-	}
-	st, err := f.Load(ctx, key, waiters)
-	return reply(ctx, f, st, err)
+	return r.end().Load(ctx, key, waiters)
 }
 
 func (r *route) Keys(ctx context.Context, q driver.KeyQuery) ([]driver.State, error) {
-	f := r.former.Load()
-	if f == nil {
-		return r.server.Keys(ctx, q)
-	}
-	all, err := f.Keys(ctx, q)
-	return reply(ctx, f, all, err)
+	return r.end().Keys(ctx, q)
 }
 
 func (r *route) Sessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
-	f := r.former.Load()
-	if f == nil {
-		return r.server.Sessions(ctx, q)
-	}
-	all, now, err := f.Sessions(ctx, q)
-	all, err = reply(ctx, f, all, err)
-	return all, now, err
+	return r.end().Sessions(ctx, q)
 }

@@ -134,6 +134,34 @@ func InBubble(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
+// A Gauge counts calls that are under way.
+type Gauge struct {
+	mu        sync.Mutex
+	now, peak int
+}
+
+// Begin counts a call until end is called.
+func (g *Gauge) Begin() (end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.now++
+	g.peak = max(g.peak, g.now)
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.now--
+	}
+}
+
+// Peak returns the greatest number of calls that were under way at once since the last Peak.
+func (g *Gauge) Peak() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	peak := g.peak
+	g.peak = g.now
+	return peak
+}
+
 // NoErr ends the test if err is not nil.
 func NoErr(t testing.TB, err error) {
 	t.Helper()

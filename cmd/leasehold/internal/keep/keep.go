@@ -41,13 +41,9 @@ func run(args []string) (isKeeper bool) {
 	syscall.CloseOnExec(ordersAt) // the command inherits all descriptors but these two
 	syscall.CloseOnExec(reportsAt)
 	// The keeper must survive signals that systemd sends to all processes of a service: if the keeper died, the command
-	// would be killed at once, without its grace. Signals that were ignored before, as under nohup(1), stay ignored.
+	// would be killed at once, without its grace.
 	ignored := make(chan os.Signal, 1)
-	for _, s := range Forwarded() {
-		if !signal.Ignored(s) {
-			signal.Notify(ignored, s)
-		}
-	}
+	Notify(ignored, Forwarded()...)
 	// leasehold ignores SIGTTOU, and its child, the keeper, inherits that. The keeper catches the signal, so
 	// that the command does not ignore it, too.
 	signal.Notify(ignored, syscall.SIGTTOU)
@@ -63,6 +59,15 @@ func run(args []string) (isKeeper bool) {
 // Forwarded returns the signals that leasehold forwards to the command, apart from those of job control.
 func Forwarded() []os.Signal {
 	return []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2}
+}
+
+// Notify is like [signal.Notify], but signals that were ignored before, as under nohup(1), stay ignored.
+func Notify(c chan<- os.Signal, all ...os.Signal) {
+	for _, s := range all {
+		if !signal.Ignored(s) {
+			signal.Notify(c, s)
+		}
+	}
 }
 
 // Ends reports whether the signal asks programs to end. Such a signal is meant for a whole process

@@ -33,23 +33,20 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 		{Stop: -1, Env: []string{"LONG=" + strings.Repeat("k", 10_000)}}, // more than one read
 	}
 	reports := []Report{{}, {Started: 1 << 22}, {Job: 20}, {Failed: "fork/exec a \"b\": no such file\n", Status: 127}, {Status: 143, Stopped: true}}
+	arriveUnchanged(t, orders, Order.Line, Orders)
+	arriveUnchanged(t, reports, Report.line, Reports)
+}
+
+func arriveUnchanged[M any](t *testing.T, sent []M, line func(M) []byte, read func(*os.File, func(M))) {
+	t.Helper()
 	var text string
-	for _, o := range orders {
-		text += string(o.Line())
+	for _, m := range sent {
+		text += string(line(m))
 	}
-	var gotOrders []Order
-	Orders(through(t, text), func(o Order) { gotOrders = append(gotOrders, o) })
-	if !reflect.DeepEqual(gotOrders, orders) {
-		t.Errorf("got orders %+v, want %+v", gotOrders, orders)
-	}
-	text = ""
-	for _, r := range reports {
-		text += string(r.line())
-	}
-	var gotReports []Report
-	Reports(through(t, text), func(r Report) { gotReports = append(gotReports, r) })
-	if !reflect.DeepEqual(gotReports, reports) {
-		t.Errorf("got reports %+v, want %+v", gotReports, reports)
+	var got []M
+	read(through(t, text), func(m M) { got = append(got, m) })
+	if !reflect.DeepEqual(got, sent) {
+		t.Errorf("got %+v, want %+v", got, sent)
 	}
 }
 
