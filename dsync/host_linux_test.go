@@ -20,6 +20,7 @@ import (
 	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/hostdir"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 )
 
 // If this environment variable names a folder, the test binary locks the file of session "a" in that folder, and waits
@@ -40,7 +41,7 @@ func TestMain(m *testing.M) {
 		os.Stdin.Read(make([]byte, 1)) // until it is killed
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testkit.Main(m)
 }
 
 // newHostDir returns a folder that is suitable as HostDir.

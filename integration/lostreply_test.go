@@ -41,6 +41,7 @@ func TestB09LostReply(t *testing.T) {
 	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		for name, run := range cases {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				for _, f := range fates {
 					t.Run(f.name, func(t *testing.T) {
 						t.Parallel()

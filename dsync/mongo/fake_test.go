@@ -1,7 +1,9 @@
 package mongo_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"slices"
 	"strings"
 	"sync"
@@ -203,13 +205,16 @@ func shortOf(c call) string {
 		return ""
 	}
 	values := must(stages.Values())
-	text := values[0].String()
+	has := func(value string) bool {
+		length := binary.LittleEndian.AppendUint32(nil, uint32(len(value)+1))
+		return bytes.Contains(values[0].Value, append(length, value+"\x00"...))
+	}
 	switch {
-	case c.name == "findAndModify" && strings.Contains(text, "$$first"):
+	case c.name == "findAndModify" && bytes.Contains(values[0].Value, []byte("$$first")):
 		return "short hand-over"
-	case c.name == "update" && strings.Contains(text, `"$h.a"`):
+	case c.name == "update" && has("$h.a"):
 		return "short release"
-	case c.name == "update" && strings.Contains(text, `"$done"`):
+	case c.name == "update" && has("$done"):
 		return "short acquire"
 	}
 	return ""

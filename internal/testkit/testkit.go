@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync"
 	"testing"
@@ -45,6 +46,13 @@ func Rounds(short, long int) int {
 		return long
 	}
 	return short
+}
+
+// Main is the TestMain of packages whose tests take most of their time for the garbage collector: the heap may grow to
+// nine times what is in use, not to twice that.
+func Main(m *testing.M) {
+	debug.SetGCPercent(800)
+	os.Exit(m.Run())
 }
 
 // Draws are random numbers for a test. Several goroutines may use them.

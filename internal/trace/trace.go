@@ -17,10 +17,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -141,35 +139,82 @@ func (r *Recorder) put(v any) {
 	}
 }
 
-// patterns are for brief, and compiled when it is first called: most programs record nothing.
-type patterns struct{ zeros, empties, commas *regexp.Regexp }
-
-var compiled = sync.OnceValue(func() patterns {
-	return patterns{
-		zeros:   regexp.MustCompile(`"\w+":(?:null|0|false|""|"0001-01-01T00:00:00Z")[,}]`),
-		empties: regexp.MustCompile(`"\w+":{}[,}]`),
-		commas:  regexp.MustCompile(`,}|"(?:[^"\\]|\\.)*"`), // also matches whole strings, so that a comma inside a string stays
-	}
-})
-
 // brief returns v as JSON, without the fields that have the zero value.
 func brief(v any) (json.RawMessage, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(v)
-	b := bytes.TrimSpace(buffer.Bytes())
-	re := compiled()
-	for _, fields := range []*regexp.Regexp{re.zeros, re.empties} {
-		b = fields.ReplaceAllFunc(b, func(field []byte) []byte {
-			if bytes.HasPrefix(field, []byte(`"Release":{}`)) {
-				return field // Release is a pointer, and this one is not nil
-			}
-			return bytes.TrimPrefix(field[len(field)-1:], []byte(","))
-		})
-		b = re.commas.ReplaceAllFunc(b, func(s []byte) []byte { return bytes.TrimPrefix(s, []byte(",")) })
+	if err := encoder.Encode(v); err != nil {
+		return nil, err
 	}
-	return b, err
+	s := shortener{in: bytes.TrimSpace(buffer.Bytes())}
+	s.value()
+	return s.out, nil
+}
+
+// A shortener copies JSON without spaces from in to out, and leaves out fields that have the zero value.
+type shortener struct{ in, out []byte }
+
+// value copies one value.
+func (s *shortener) value() {
+	switch opening := s.in[0]; opening {
+	case '{', '[':
+		s.copy(1)
+		for s.in[0] != '}' && s.in[0] != ']' {
+			begin := len(s.out)
+			if opening == '{' {
+				s.copy(stringLength(s.in) + 1) // the name and the colon
+			}
+			s.value()
+			if opening == '{' && isZero(s.out[begin:]) {
+				s.out = s.out[:begin]
+			} else {
+				s.out = append(s.out, ',')
+			}
+			s.in = bytes.TrimPrefix(s.in, []byte(","))
+		}
+		s.out = bytes.TrimSuffix(s.out, []byte(","))
+		s.copy(1)
+	case '"':
+		s.copy(stringLength(s.in))
+	default: // a number, true, false or null
+		if end := bytes.IndexAny(s.in, ",}]"); end >= 0 {
+			s.copy(end)
+		} else {
+			s.copy(len(s.in))
+		}
+	}
+}
+
+// copy copies n bytes.
+func (s *shortener) copy(n int) {
+	s.out = append(s.out, s.in[:n]...)
+	s.in = s.in[n:]
+}
+
+// stringLength returns the length of the JSON string that b begins with, quotes included.
+func stringLength(b []byte) int {
+	for i := 1; ; i++ {
+		switch b[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+}
+
+// isZero reports whether a field, as "Name":value, has the zero value. Release is a pointer: without a field of its own
+// it is not nil.
+func isZero(field []byte) bool {
+	name := stringLength(field)
+	switch string(field[name+1:]) {
+	case "null", "0", "false", `""`, `"0001-01-01T00:00:00Z"`:
+		return true
+	case "{}":
+		return string(field[:name]) != `"Release"`
+	}
+	return false
 }
 
 // event returns the event that a line records.

@@ -1,0 +1,9 @@
+package dsynctest_test
+
+import (
+	"testing"
+
+	"github.com/leasehold-go/leasehold/internal/testkit"
+)
+
+func TestMain(m *testing.M) { testkit.Main(m) }
