@@ -191,7 +191,9 @@ func (c *Core) beginAdmitted() {
 		}
 	}
 	for _, cl := range c.breaksWaiting() {
-		c.fire(cl, again, args{})
+		if c.needSession(); c.session.id != "" {
+			c.fire(cl, again, args{})
+		}
 	}
 	if len(c.listener.keys) > 0 {
 		c.needSession()

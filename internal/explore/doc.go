@@ -36,8 +36,7 @@
 //   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
-//   - When Break returns, the holds that it had to end are over, and so are their graces. It need not end a hold that a
-//     deposed primary did not show.
+//   - When Break returns, the holds that it had to end are over, and so are their graces.
 //   - No hold ends because of a stale reading.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
