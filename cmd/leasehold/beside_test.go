@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -255,16 +256,63 @@ func TestElectWithoutAKeeper(t *testing.T) {
 	out, end := start(t.Context(), store, "elect", "--ttl", "6s", "--grace", "1s", "e", "--", "sh", "-c", "echo leads; exec sleep 1000")
 	eventually(t, "the first term began", func() bool { return strings.Contains(out.take(), "leads") })
 	s := session(t, store)
-	var most unix.Rlimit
-	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &most))
-	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: most.Max}, nil))
-	go admin.New(s).Break(context.Background(), "e")
-	got := <-end
-	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &most, nil))
+	var got result
+	withoutDescriptors(t, func() {
+		go admin.New(s).Break(context.Background(), "e")
+		got = <-end
+	})
 	if got.status != exitFailed || !strings.Contains(got.err, "the keeper process, which runs the command, could not be started: ") {
 		t.Errorf("elect: %+v, want status %d and why", got, exitFailed)
 	}
 	free(t, store, "e")
+}
+
+// withoutDescriptors calls f while this process can open no files.
+func withoutDescriptors(t *testing.T, f func()) {
+	t.Helper()
+	var most unix.Rlimit
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &most))
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: most.Max}, nil))
+	f()
+	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &most, nil))
+}
+
+// leasehold connects to the server while its keeper starts.
+func TestConnectsWhileTheKeeperStarts(t *testing.T) {
+	server, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	defer server.Close()
+	noErr(t, server.(*net.TCPListener).SetDeadline(time.Now().Add(10*time.Second)))
+	syscall.ForkLock.RLock() // now no process can be started
+	_, end := start(t.Context(), nil, "--uri", "mongodb://"+server.Addr().String(), "--connect-timeout", "100ms", "run", "k", "--", "true")
+	c, err := server.Accept()
+	syscall.ForkLock.RUnlock()
+	if err != nil {
+		t.Errorf("%v, want a connection before the keeper has started", err)
+	} else {
+		c.Close()
+	}
+	if got := <-end; got.status != exitUnreachable {
+		t.Errorf("%+v, want status %d", got, exitUnreachable)
+	}
+}
+
+// A keeper that can't be started is an error at once, even if the server does not answer.
+func TestRunWithoutAKeeper(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	noErr(t, err)
+	defer silent.Close()
+	began := time.Now()
+	var got result
+	withoutDescriptors(t, func() {
+		got = command(t, nil, "--uri", "mongodb://"+silent.Addr().String(), "--connect-timeout", "20s", "run", "k", "--", "true")
+	})
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("took %v, want an error at once", took)
+	}
+	if got.status != exitFailed || !strings.Contains(got.err, "the keeper process, which runs the command, could not be started: ") {
+		t.Errorf("run: %+v, want status %d and why", got, exitFailed)
+	}
 }
 
 // A command whose hold is lost at the moment of its start has the hold's token all the same.

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"sync"
 	"syscall"
 	"time"
 
@@ -144,25 +146,34 @@ func (j *job) run(ctx context.Context, a *app) error {
 }
 
 // turns connects and calls turn once. In an election it calls turn again after each loss of the
-// leadership, unless a signal has asked leasehold to end. The keeper starts while leasehold connects and acquires the
-// key, because it takes as long.
+// leadership, unless a signal has asked leasehold to end. Connecting does not wait for the keeper, whose start takes a
+// millisecond or more. A keeper that can't be started ends the connecting.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)
-	k, err := j.keeper(a, sig)
-	if err != nil {
-		return err
-	}
-	defer func() { k.end() }()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var k *keeper
+	var notStarted error
+	var starts sync.WaitGroup
+	starts.Go(func() {
+		if k, notStarted = j.keeper(a, sig); notStarted != nil {
+			cancel()
+		}
+	})
 	var s *dsync.Session
-	err = sig.cancels(ctx, func(ctx context.Context) (err error) {
+	err := sig.cancels(ctx, func(ctx context.Context) (err error) {
 		s, err = j.connect(ctx, a, heartbeats)
 		return err
 	})
+	starts.Wait()
+	if k != nil {
+		defer func() { k.end() }()
+	}
 	if s != nil {
 		defer j.close(a, s)
 	}
-	if err != nil {
+	if err := cmp.Or(notStarted, err); err != nil {
 		return err
 	}
 	for {
