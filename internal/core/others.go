@@ -106,8 +106,9 @@ func (c *Core) expiryAnswered(s *sent, r *Reply) {
 	o := c.others[s.Session]
 	o.underWay = false
 	switch {
-	case r.Err != nil, o.standing == died && r.Left > 0: // it died after this was sent
+	case r.Err != nil:
 		c.askLater(&o)
+	case o.standing == died && !s.Died && r.Left > 0: // it died after this was sent, so another Expire follows
 	case r.Left <= 0:
 		o.standing = expired
 		c.do(Expired{s.Session})

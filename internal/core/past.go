@@ -33,10 +33,9 @@ func (c *Core) leaveStore(cl *claim, x *args) {
 		x.cause = cl.lostBy
 	}
 	c.settled(cl, x.cause)
-	applied := x.applied
-	undoable, late := applied != driver.OpTime{}, !cl.joinsUntil.IsZero() || c.listener.running() || len(c.sent) > 0
+	undoable, late := x.applied != driver.OpTime{}, !cl.joinsUntil.IsZero() || c.listener.running() || len(c.sent) > 0
 	if cl.request.Session == c.session.id && (undoable || late) {
-		p := pastClaim{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: applied}
+		p := pastClaim{number: cl.number, key: cl.request.Key, token: cl.request.Token, acks: c.session.acks, applied: x.applied}
 		if !cl.joinsUntil.IsZero() {
 			p.joinsUntil = cl.joinsUntil.UnixNano()
 		}

@@ -7,7 +7,8 @@
 //   - A reply or a notice arrives at once, late or never.
 //   - A listener becomes ready at once or late, or breaks.
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
-//   - A process freezes, is cut off, crashes, or learns that another process has crashed.
+//   - A process freezes, is cut off, crashes, or learns that another process has crashed. Two sessions of one process
+//     freeze and crash together.
 //   - A Sweep removes expired and lapsed sessions.
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks a second time.
 //   - A caller calls Break, or observes a key.
@@ -37,7 +38,8 @@
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
-//   - No hold ends because of a stale reading.
+//   - No hold ends because of a stale reading, or because the record of another key was deleted.
+//   - Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later, if there are no faults.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the

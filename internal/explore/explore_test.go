@@ -57,6 +57,9 @@ func (w *world) form() []byte {
 			}
 			continue
 		}
+		for _, d := range n.deaths {
+			put(-15, d.node, int(min(w.now.Sub(d.at), w.cfg.Margin)))
+		}
 		b = n.core.State(b, w.now, name)
 		if g.unlocks > 0 && n.done != nil {
 			put(-10, int(name.Number('n', n.done.Claim)), int(number(name, n.done.Hold)))
@@ -454,8 +457,10 @@ func newWorld(s setting) *world {
 	if w.store.early {
 		w.store.log.Term = 1
 	}
-	for _, callers := range s.processes {
-		n := node{core: core.New(w.cfg), callers: slices.Clone(callers)}
+	g := &s.budget
+	w.prompt = g.faults+g.refusals+g.freezes+g.cuts+g.slow+g.failOvers == 0
+	for i, callers := range s.processes {
+		n := node{process: i, core: core.New(w.cfg), callers: slices.Clone(callers)}
 		for _, o := range callers {
 			w.keeps = w.keeps && !o.forceful()
 		}
@@ -476,6 +481,7 @@ func mutex(rounds int) caller {
 // breaker returns a caller of Break.
 func breaker() caller { return caller{want: core.Want{Key: "k"}, rounds: 1} }
 
+func (o caller) of(key string) caller           { o.want.Key = key; return o }
 func (o caller) times(rounds int) caller        { o.rounds = rounds; return o }
 func (o caller) tries() caller                  { o.want.Try = true; return o }
 func (o caller) insisting() caller              { o.want.Try, o.insists = true, true; return o }
@@ -515,9 +521,13 @@ func ranked(tick int64) caller {
 	return o
 }
 
-func deaf(w *world)     { w.deaf = true }
-func eager(w *world)    { w.deaf, w.eager = true, true }
-func oneHost(w *world)  { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
+func deaf(w *world)    { w.deaf = true }
+func eager(w *world)   { w.deaf, w.eager = true, true }
+func oneHost(w *world) { w.deaf, w.eager, w.store.hostFile = true, true, "file" }
+func twoSessions(w *world) { // A and B are sessions of one process
+	oneHost(w)
+	w.nodes[1].process = 0
+}
 func observed(w *world) { w.store.observed = true }
 func routed(w *world)   { w.eager, w.store.final, w.store.early = true, true, false }
 func final(w *world)    { w.deaf, w.store.final = true, true }
@@ -585,6 +595,17 @@ func readAstray(what string) bool {
 	}
 	return faultsBut([2]string{"A's Heartbeat", "delayed"})(what)
 }
+
+// dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.
+func dying(what string) bool { return inHaste(what) || what == "A unlocks" || what == "B crashes" }
+
+// twiceInHaste leaves out all network faults except copies of A's requests, and whatever inHaste leaves out.
+func twiceInHaste(what string) bool {
+	return inHaste(what) || faultsBut([2]string{"A's Acquire", "twice"})(what)
+}
+
+// closingCutOff leaves out what cutOffWith and inHaste leave out, except A's Close.
+func closingCutOff(what string) bool { return inHaste(what) || cutOffWith("A closes")(what) }
 
 // closing leaves out B's Close, every refusal except those of A's releases, and whatever inHaste leaves out.
 func closing(what string) bool {
@@ -718,6 +739,8 @@ func settings() []setting {
 		{name: "a crash is learned of", budget: budget{crashes: 2}, processes: each(mutex(1), mutex(1)), set: oneHost},
 		{name: "a crash is learned of, a try", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: oneHost},
 		{name: "a crash is learned of, a request is late", budget: budget{crashes: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: oneHost, without: crashWith("A's Acquire")},
+		{name: "a crash of two sessions is learned of", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1), mutex(1)), set: twoSessions, without: dying},
+		{name: "a freeze of two sessions", budget: budget{freezes: 1}, processes: each(mutex(1), mutex(1)), set: twoSessions, without: inHaste},
 		{name: "two kinds", processes: each(mutex(1), semaphore), set: deaf},
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
@@ -727,6 +750,13 @@ func settings() []setting {
 		{name: "closing, a break", budget: budget{closes: 1, breaks: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "closing, refused, and others wait", budget: budget{closes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: deaf, without: closing},
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
+		{name: "two keys, one lane, one caller gives up", budget: budget{giveUps: 1}, processes: together(mutex(1), mutex(1).of("l")), change: oneLane, set: deaf},
+		{name: "two keys, requests come twice", budget: budget{faults: 2}, processes: together(mutex(1), mutex(1).of("l")), change: patient, set: eager, without: twiceInHaste},
+		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
+		{name: "two keys, closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).of("l").auto()), set: eager},
+		{name: "two keys, closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closingCutOff},
+		{name: "two keys, closing, refused", budget: budget{closes: 1, refusals: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closing},
+		{name: "two keys, the record of one is deleted", budget: budget{deletes: 1}, processes: together(mutex(1).staying(), mutex(1).of("l").staying()), set: eager},
 		{name: "notice", budget: budget{windDown: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "observers", budget: budget{observes: 2, faults: 1}, processes: each(mutex(1)), set: deaf, without: inHaste},
 		{name: "observers, cut off", budget: budget{observes: 1, cuts: 1}, processes: each(mutex(1)), set: eager},

@@ -248,6 +248,7 @@ func (s *store) state(b []byte, at core.Instant, name *namer) []byte {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
 		k := s.keys[key]
+		b = append(b, key...)
 		put(max(0, k.Token/driver.TokenStep-now.UnixMilli())) // how far tokens are ahead of the clock
 		if k.Sealed > 0 {
 			put(-3 - k.Sealed)

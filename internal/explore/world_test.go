@@ -19,6 +19,7 @@ type world struct {
 	cfg     *core.Config
 	deaf    bool // the store can't notify
 	eager   bool // no time passes while a caller can still lock
+	prompt  bool // nothing delays commands, answers or a process
 	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
@@ -60,12 +61,14 @@ type budget struct {
 // tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
 type tokens struct{ exclusive, all int64 }
 
-// A node is one process.
+// A node is a session. It has a process of its own, unless the world's setting says otherwise.
 type node struct {
+	process    int // the node with whose process it crashes and freezes
 	core       *core.Core
 	frozen     bool
 	dead       bool
 	died       core.Instant // when it crashed
+	deaths     []death      // what it has learned of crashes
 	cut        bool
 	met        bool // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
 	closing    bool
@@ -90,6 +93,12 @@ type listener struct {
 	number      uint64 // 0: none
 	session     string
 	ready, late bool
+}
+
+// A death is a crash that a node has learned of.
+type death struct {
+	node int
+	at   core.Instant
 }
 
 // A caller locks and unlocks a key a number of times.
@@ -277,7 +286,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			if errors.Is(f.Cause, core.ErrRecordDeleted) && !w.deleted {
+			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 {
 				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
@@ -776,7 +785,13 @@ func (w *world) actions(fair bool) (all []action) {
 		return all
 	}
 	if next, ok := w.nextTime(); ok {
-		add(fmt.Sprintf("%v pass", next.Sub(w.now)), func(w *world) error { w.now = next; return nil })
+		add(fmt.Sprintf("%v pass", next.Sub(w.now)), func(w *world) error {
+			if err := w.freedByDeaths(next); err != nil {
+				return err
+			}
+			w.now = next
+			return nil
+		})
 	}
 	return all
 }
@@ -786,8 +801,15 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	n := &w.nodes[i]
 	if n.frozen {
 		add(name(i)+" goes on after a freeze", func(w *world) error {
-			w.nodes[i].frozen = false
-			return w.step(i, core.Tick{})
+			for _, j := range w.processOf(i) {
+				w.nodes[j].frozen = false
+			}
+			for _, j := range w.processOf(i) {
+				if err := w.step(j, core.Tick{}); err != nil {
+					return err
+				}
+			}
+			return nil
 		})
 		return
 	}
@@ -852,7 +874,10 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 	for j := range w.nodes {
 		if d := &w.nodes[j]; d.dead && n.core.HostFiles()[d.core.Session()] != "" {
-			add(name(i)+" learns that "+name(j)+" is dead", func(w *world) error { return w.step(i, core.Died{Session: d.core.Session()}) })
+			add(name(i)+" learns that "+name(j)+" is dead", func(w *world) error {
+				w.nodes[i].deaths = append(slices.Clip(w.nodes[i].deaths), death{j, w.now})
+				return w.step(i, core.Died{Session: d.core.Session()})
+			})
 		}
 	}
 	if w.observes > 0 && !n.closing {
@@ -868,10 +893,22 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
 	}
 	if w.freezes > 0 {
-		add(name(i)+" freezes", func(w *world) error { w.nodes[i].frozen = true; w.freezes--; return nil })
+		add(name(i)+" freezes", func(w *world) error {
+			w.freezes--
+			for _, j := range w.processOf(i) {
+				w.nodes[j].frozen = true
+			}
+			return nil
+		})
 	}
 	if w.crashes > 0 && n.core.Session() != "" {
-		add(name(i)+" crashes", func(w *world) error { w.crashes--; w.crash(i); return nil })
+		add(name(i)+" crashes", func(w *world) error {
+			w.crashes--
+			for _, j := range w.processOf(i) {
+				w.crash(j)
+			}
+			return nil
+		})
 	}
 	if w.closes > 0 && !n.closing && (n.core.Session() != "" || n.registers != "") {
 		add(name(i)+" closes", func(w *world) error {
@@ -1042,7 +1079,17 @@ func (w *world) delete(key string) {
 	}
 }
 
-// crash ends a process. Commands that the process has sent may still arrive.
+// processOf returns the nodes of a node's process.
+func (w *world) processOf(i int) (nodes []int) {
+	for j := range w.nodes {
+		if w.nodes[j].process == w.nodes[i].process {
+			nodes = append(nodes, j)
+		}
+	}
+	return nodes
+}
+
+// crash ends a session with its process. Commands that the process has sent may still arrive.
 func (w *world) crash(i int) {
 	n := &w.nodes[i]
 	n.dead, n.died, n.listener, n.holds = true, w.now, listener{}, slices.DeleteFunc(slices.Clone(n.holds), func(h hold) bool { return h.kept <= w.now })
@@ -1422,6 +1469,49 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 		}
 	}
 	return next, ok
+}
+
+// freedByDeaths checks, before time passes until next, that no caller waits for much longer than a margin after its node has
+// learned that all sessions ahead of it in the store are dead. A later waiter lets the first look first, and again after
+// each death that it learns of. Without faults, nothing else takes time.
+func (w *world) freedByDeaths(next core.Instant) error {
+	if !w.prompt {
+		return nil
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		if n.dead || n.closing || len(n.deaths) == 0 {
+			continue
+		}
+		longest := w.cfg.Margin + time.Duration((len(w.nodes)-2)*len(n.deaths))*w.cfg.TTL/50
+		for _, o := range n.callers {
+			if o.call == nil {
+				continue
+			}
+			k, learned, all, queued := w.store.keys[o.want.Key], core.Instant(0), true, false
+			ahead := func(session string) {
+				d := slices.IndexFunc(n.deaths, func(d death) bool { return w.nodes[d.node].core.Session() == session })
+				if d < 0 {
+					all = false
+				} else {
+					learned = max(learned, n.deaths[d].at)
+				}
+			}
+			for _, h := range k.Holders {
+				ahead(h.Session)
+			}
+			for _, q := range k.Queue {
+				if queued = q.Session == n.core.Session(); queued {
+					break
+				}
+				ahead(q.Session)
+			}
+			if queued && all && next > learned.Add(longest) {
+				return fmt.Errorf("call %d of %s still waits %v after %s has learned that all sessions ahead are dead: %s", o.call.Call, name(i), longest, name(i), w)
+			}
+		}
+	}
+	return nil
 }
 
 // done reports whether every caller has been served, and whether the live sessions have left nothing behind in the
