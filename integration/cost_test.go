@@ -288,7 +288,8 @@ func TestCostOfManyLocks(t *testing.T) {
 						t.Errorf("a command other than heartbeats and their reads: %v", c)
 					}
 				}
-				if most := int(lasted/(opt.HeartbeatInterval*9/10)) + 1; beats > most {
+				// On a busy machine the first heartbeat can be late, and the others still come when they are due.
+				if most := int(lasted/(opt.HeartbeatInterval*9/10)) + 2; beats > most {
 					t.Errorf("%d heartbeats in %v, want at most %d", beats, lasted, most)
 				}
 				if reads > beats+1 {
@@ -399,9 +400,11 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			if sent := releasing.commands(notifies); len(sent) != 1 {
 				t.Errorf("%d commands that notify, want 1: %v", len(sent), sent)
 			}
-			// Only the woken session may send a request.
-			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1 {
-				t.Errorf("the waiters sent %d commands, want at most 1: %v", len(sent), sent)
+			// Only the woken session may send a request. A session whose listener had to start again may request the key
+			// twice more, because it may have missed a notice.
+			starts := len(waiting.commands(func(c command) bool { return onNotices(c) && c.name == "find" }))
+			if sent := waiting.commands(func(c command) bool { return !listening(c) }); len(sent) > 1+2*starts {
+				t.Errorf("the waiters sent %d commands, want at most 1, and 2 for each of %d starts of a listener: %v", len(sent), starts, sent)
 			}
 			waiting.reset()
 			release(t, g.h)

@@ -119,12 +119,6 @@ func knownOfProbe(c command) bool {
 	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/living")
 }
 
-// lateOfProbe reports whether c is about the key for which a probe sends an acquire too late. The server must refuse
-// that acquire.
-func lateOfProbe(c command) bool {
-	return strings.HasPrefix(c.id, "p/") && strings.HasSuffix(c.id, "/new")
-}
-
 // noticesOf returns the name of the collection of notices with this number.
 func noticesOf(address int) string { return fmt.Sprint(collection, ".notices.", address) }
 

@@ -36,15 +36,22 @@ func TestPeriodicFleet(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				f := &periodicHosts{room: newRoom(t, own), harms: &harms, succeeded: make(map[int]int64), overlooked: make(map[int]bool), called: make(map[int]bool)}
-				ctx, cancel := context.WithTimeout(t.Context(), cmp.Or(*periodicFor, time.Duration(testkit.Rounds(15, 300))*time.Second))
+				harming, harmed := context.WithTimeout(t.Context(), cmp.Or(*periodicFor, time.Duration(testkit.Rounds(15, 300))*time.Second))
+				defer harmed()
+				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				var wg sync.WaitGroup
+				wg.Go(func() {
+					defer cancel()
+					<-harming.Done()
+					f.awaitTicks(t)
+				})
 				for i := range 10 {
 					off := apart / 9 * time.Duration(i)
 					wg.Go(func() { f.host(ctx, off, lab.Rand(t.Name(), "host", i)) })
 				}
 				if name == "together" { // both fleets share the set, so let only one of them harm it
-					wg.Go(func() { f.harm(ctx, own.Set(), lab.Rand(t.Name(), "harm")) })
+					wg.Go(func() { f.harm(harming, own.Set(), lab.Rand(t.Name(), "harm")) })
 				}
 				wg.Wait()
 				f.judge(t, apart)
@@ -117,6 +124,21 @@ func (f *periodicHosts) heard(e proc.Event) {
 	}
 }
 
+// enoughTicks is how many ticks must have succeeded before the reports are judged.
+const enoughTicks = 5
+
+// awaitTicks waits until enough ticks have succeeded.
+func (f *periodicHosts) awaitTicks(t *testing.T) {
+	enough := func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return len(f.succeeded) >= enoughTicks
+	}
+	for end := time.Now().Add(proc.Patience); !enough() && time.Now().Before(end); {
+		rest(t.Context(), 100*time.Millisecond)
+	}
+}
+
 // harm repeatedly makes the primary step down or, less often, kills it and starts it again.
 func (f *periodicHosts) harm(ctx context.Context, set *mongod.Set, r *rand.Rand) {
 	for ctx.Err() == nil {
@@ -160,8 +182,8 @@ func (f *periodicHosts) judge(t *testing.T, apart time.Duration) {
 			t.Errorf("tick %d succeeded with token %d, but the later tick %d with %d, want a greater one", n, f.succeeded[n], next, f.succeeded[next])
 		}
 	}
-	if len(ticks) < 5 {
-		t.Fatalf("only %d ticks have succeeded, want at least 5; the outcomes were %v", len(ticks), f.outcomes)
+	if len(ticks) < enoughTicks {
+		t.Fatalf("only %d ticks have succeeded, want at least %d; the outcomes were %v", len(ticks), enoughTicks, f.outcomes)
 	}
 	passed := 0
 	for n := range f.called {
