@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -381,6 +382,9 @@ func TestRelease(t *testing.T) {
 func TestShellSignals(t *testing.T) {
 	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
 		t.Run(s.String(), func(t *testing.T) {
+			ours := make(chan os.Signal, 1)
+			signal.Notify(ours, s) // otherwise, the shell would ignore a signal that this process ignores, as under nohup
+			defer signal.Stop(ours)
 			p := newPlace(t)
 			shell := languages[2]
 			g := p.start(shell, shell.needs(t, `
