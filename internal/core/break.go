@@ -10,10 +10,9 @@ import (
 // A Break is a Call with a Weight of 0. Its caller waits until the claims that held the key at its first reading have
 // been given up, and then gets the error [ErrFree]. It waits as a claim with First does, and the same code revokes claims,
 // expires sessions, retries and polls for both. But it has no claim in the store, and is in no queue of this process. Its
-// request is a reading of the key. The first is sent once a heartbeat or registration that follows the Call has been
-// acknowledged, because a deposed primary would not show the latest holders. Once sessions ahead have expired, the
-// request is an Acquire that only drops their claims: it never joins, because its NotAfter is long past. To release them
-// would be wrong, because a holder may have closed its session since and left its claim for the rest of its grace.
+// request is a reading of the key. Once sessions ahead have expired, its request is an Acquire that only drops their
+// claims: it never joins, because its NotAfter is long past. To release those claims would be wrong, because since the
+// reading a holder may have closed its session and left its claim in the store for the rest of its grace.
 
 // breaks reports whether the claim is a Break's.
 func (c *Core) breaks(cl *claim, _ *args) bool { return cl.call != nil && cl.call.Weight == 0 }
@@ -22,15 +21,12 @@ func (c *Core) breakKey(a *Call) {
 	c.last.claim++
 	cl := c.addClaim(c.last.claim)
 	cl.call, cl.wait, cl.request = a, &wait{}, driver.Claim{Key: a.Key}
-	c.doubt(cl)
 	c.fire(cl, requested, args{})
-	c.needSession()
 }
 
 // sendBreak sends the request of a Break.
 func (c *Core) sendBreak(cl *claim, poll bool) {
 	r := cl.request
-	cl.doubted = 0
 	cmd := &Command{Op: Load, Key: r.Key}
 	if expired := cl.wait.named; len(expired) > 0 {
 		r.ID = c.claimID(cl.number)
@@ -56,7 +52,7 @@ func (c *Core) breakAnswered(cl *claim, r *Reply) {
 	}
 }
 
-// breakRead handles a reading of the key.
+// breakRead handles a reading of the key. If nobody holds the key, the session need not register.
 func (c *Core) breakRead(cl *claim, st driver.State) {
 	w, holders := cl.wait, st.Holders
 	if w.revokes == nil { // this is the first reading
@@ -86,7 +82,7 @@ func (c *Core) breakRead(cl *claim, st driver.State) {
 	c.fire(cl, queued, args{})
 }
 
-// breaksWaiting returns the Breaks that wait until the session is registered, or until a heartbeat is acknowledged.
+// breaksWaiting returns the Breaks that wait until the session is registered.
 func (c *Core) breaksWaiting() []*claim {
 	return c.those(func(cl *claim) bool {
 		return c.breaks(cl, nil) && cl.state == joining && cl.command == 0 && cl.due == never

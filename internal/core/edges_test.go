@@ -188,20 +188,6 @@ func TestListenerIsReplaced(t *testing.T) {
 	}
 }
 
-// A session that is registered sends a heartbeat before it reads the key for a Break. A heartbeat that was already under
-// way does not do.
-func TestBreakOfARegisteredSession(t *testing.T) {
-	r := newRig(t)
-	r.registeredToBreak()
-	r.says("a Break", "Heartbeat")
-	r.acquire(3, breaks)
-	r.says("a Break while a heartbeat is under way", "")
-	r.answer("Heartbeat", core.Reply{})
-	r.says("the first heartbeat", "Load, Heartbeat")
-	r.answer("Heartbeat", core.Reply{})
-	r.says("the second heartbeat", "Load")
-}
-
 // A Break makes a running listener listen for changes of the key, too.
 func TestListenerOfABreak(t *testing.T) {
 	r := newRig(t)
@@ -209,7 +195,6 @@ func TestListenerOfABreak(t *testing.T) {
 	r.acquire(1, func(w *core.Want) { w.Key = "other" })
 	r.answer("Register", core.Reply{Session: "s"})
 	r.acquire(2, breaks)
-	r.answer("Heartbeat", core.Reply{})
 	r.answer("Load", r.behind(0))
 	r.pass(10 * time.Millisecond)
 	if r.listener != 2 {

@@ -89,7 +89,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 		for _, n := range q.claims {
 			switch cl := c.claims[n]; {
 			case !c.watched(cl) || cl.granted >= l.at:
-			case cl.in(shown) && !c.leaseIsOver(cl, nil):
+			case cl.in(shown):
 				cl.doubted = 0
 			default:
 				c.missing(cl, l.acks)
@@ -183,18 +183,28 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	return nil
 }
 
-// missing handles the store's answer that it does not hold the key for the claim, or a state that does not show the
-// claim and was read after this process learned of its grant. A deposed primary may answer so, so at first missing only
-// puts the claim in doubt and requests a heartbeat. Once a later heartbeat has been acknowledged, the next look decides.
-// acks is session.acks when the reading began, or 0 if this reading must not decide.
+// missing handles a state of the key that does not show the claim, although the state was read after this process
+// learned of the claim's grant. A deposed primary may return such a state, so at first missing only puts the claim in
+// doubt and requests a heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is
+// session.acks when the reading began, or 0 if this reading must not decide.
 func (c *Core) missing(cl *claim, acks uint64) {
 	switch {
 	case !c.watched(cl), cl.doubted > 0 && acks == 0:
+		return
 	case cl.doubted > 0 && acks > cl.doubted:
 		c.then(cl, deleted, args{cause: ErrRecordDeleted})
+		return
 	case cl.doubted == 0:
 		c.doubt(cl)
 	default:
 		c.heartbeatSoon()
+	}
+}
+
+// notHeld handles the store's answer that it does not have a claim that is held.
+func (c *Core) notHeld(claim uint64) {
+	if cl := c.claims[claim]; c.watched(cl) {
+		c.missing(cl, 0)
+		c.work()
 	}
 }

@@ -191,9 +191,7 @@ func (c *Core) beginAdmitted() {
 		}
 	}
 	for _, cl := range c.breaksWaiting() {
-		if c.needSession(); c.session.id != "" {
-			c.fire(cl, again, args{})
-		}
+		c.fire(cl, again, args{})
 	}
 	if len(c.listener.keys) > 0 {
 		c.needSession()

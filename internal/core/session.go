@@ -166,7 +166,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 		c.recorded(v)
 	}
 	for _, cl := range c.inDoubt() {
-		if (cl.state == leaving || c.breaks(cl, nil)) && cl.doubted < ss.acks {
+		if cl.state == leaving && cl.doubted < ss.acks {
 			c.fire(cl, again, args{})
 		}
 	}

@@ -37,7 +37,8 @@
 //   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
-//   - When Break returns, the holds that it had to end are over, and so are their graces.
+//   - When Break returns, the holds that it had to end are over, and so are their graces. It need not end a hold that a
+//     deposed primary did not show.
 //   - No hold ends because of a stale reading, or because the record of another key was deleted.
 //   - Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later, if there are no faults.
 //

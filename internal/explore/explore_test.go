@@ -777,8 +777,6 @@ func settings() []setting {
 		{name: "a deposed primary, two processes", budget: budget{failOvers: 1, deposed: 2}, processes: each(mutex(1), mutex(1)), set: eager, without: astrayInHaste},
 		{name: "a deposed primary, one caller gives up", budget: budget{failOvers: 1, deposed: 1, giveUps: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: astrayInHaste},
 		{name: "a deposed primary reads what is held", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: readAstray},
-		{name: "a deposed primary, a call of Break", budget: budget{failOvers: 1, deposed: 1}, processes: each(mutex(1), breaker().times(2)), set: routed, without: inHaste},
-		{name: "a deposed primary, a lease", budget: budget{failOvers: 1, deposed: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
