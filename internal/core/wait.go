@@ -109,7 +109,7 @@ func (c *Core) lookAhead(cl *claim) {
 	next := w.poll
 	for _, id := range w.ahead {
 		if o := c.others[id]; o.standing != expired && !o.underWay {
-			next = min(next, max(o.lapses.Add(w.stagger), c.now))
+			next = min(next, max(o.lapses, c.now).Add(w.stagger))
 		}
 	}
 	if next != cl.due {

@@ -1472,18 +1472,18 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 }
 
 // freedByDeaths checks, before time passes until next, that no caller waits for much longer than a margin after its node has
-// learned that all sessions ahead of it in the store are dead. A later waiter lets the first look first. Without faults,
-// nothing else takes time.
+// learned that all sessions ahead of it in the store are dead. A later waiter lets the first look first, and again after
+// each death that it learns of. Without faults, nothing else takes time.
 func (w *world) freedByDeaths(next core.Instant) error {
 	if !w.prompt {
 		return nil
 	}
-	longest := w.cfg.Margin + time.Duration(len(w.nodes)-2)*w.cfg.TTL/50
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		if n.dead || n.closing || len(n.deaths) == 0 {
 			continue
 		}
+		longest := w.cfg.Margin + time.Duration((len(w.nodes)-2)*len(n.deaths))*w.cfg.TTL/50
 		for _, o := range n.callers {
 			if o.call == nil {
 				continue
