@@ -273,8 +273,8 @@ func withoutDescriptors(t *testing.T, f func()) {
 	var most unix.Rlimit
 	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, nil, &most))
 	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &unix.Rlimit{Max: most.Max}, nil))
+	defer func() { noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &most, nil)) }()
 	f()
-	noErr(t, unix.Prlimit(0, unix.RLIMIT_NOFILE, &most, nil))
 }
 
 // leasehold connects to the server while its keeper starts.

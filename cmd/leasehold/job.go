@@ -146,8 +146,8 @@ func (j *job) run(ctx context.Context, a *app) error {
 }
 
 // turns connects and calls turn once. In an election it calls turn again after each loss of the
-// leadership, unless a signal has asked leasehold to end. Connecting does not wait for the keeper, whose start takes a
-// millisecond or more. A keeper that can't be started ends the connecting.
+// leadership, unless a signal has asked leasehold to end. Connecting does not wait for the keeper, whose start takes
+// about a millisecond. A keeper that can't be started ends the connecting, except the look-up of an SRV record.
 func (j *job) turns(ctx context.Context, a *app, sig *signals) error {
 	j.silence.say, j.silence.key, j.silence.ttl = a.say, j.key, a.target.ttl
 	heartbeats := make(chan struct{}, 1)

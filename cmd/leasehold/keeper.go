@@ -86,6 +86,8 @@ func besideInherited(files ...*os.File) (extra []*os.File, at []int, closeFiles 
 			f.Close()
 		}
 	}
+	syscall.ForkLock.Lock() // elsewhere than on Linux, a socket that is being opened is inherited for a moment
+	defer syscall.ForkLock.Unlock()
 	for fd := 3; len(at) < len(files); fd++ {
 		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		if err != nil || flags&unix.FD_CLOEXEC != 0 { // not open, or not inherited

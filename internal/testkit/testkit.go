@@ -48,10 +48,11 @@ func Rounds(short, long int) int {
 	return short
 }
 
-// Main is the TestMain of packages whose tests take most of their time for the garbage collector: the heap may grow to
-// nine times what is in use, not to twice that.
+// Main is the TestMain of packages whose tests take much of their time for the garbage collector: up to 2 GiB, the heap
+// may grow to nine times what is in use, not to twice that.
 func Main(m *testing.M) {
 	debug.SetGCPercent(800)
+	debug.SetMemoryLimit(2 << 30)
 	os.Exit(m.Run())
 }
 
