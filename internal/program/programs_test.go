@@ -28,7 +28,7 @@ func FuzzPrograms(f *testing.F) {
 // TestPrograms runs pseudo-random programs that are the same in every run. Without -fuzz, FuzzPrograms runs only 100
 // programs.
 func TestPrograms(t *testing.T) {
-	testkit.Large(t)
+	testkit.Once(t)
 	n := testkit.Rounds(1000, 10_000)
 	if testing.Short() {
 		n = 300
@@ -46,7 +46,7 @@ func TestPrograms(t *testing.T) {
 
 // The promises hold in random programs even if thousands of requests and replies are lost, late or repeated.
 func TestProgramsUnderFaults(t *testing.T) {
-	testkit.Large(t)
+	testkit.Once(t)
 	want := testkit.Rounds(30_000, 100_000)
 	if testing.Short() {
 		want = 2_000

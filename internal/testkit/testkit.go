@@ -29,13 +29,22 @@ const TTL = 10 * time.Second
 // otherwise they run some of their cases.
 func Long() bool { return os.Getenv("LEASEHOLD_LONG") != "" }
 
-// Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if LEASEHOLD_REPEATED is
-// set. In that case, tests are repeated so that goroutines wake in different orders. Tests of sizes or counts do not
-// depend on that order.
+// Large skips a test of sizes or counts (thousands of goroutines or keys, or hours of time) if -short is given, as with
+// the race detector in .ci/run, or if LEASEHOLD_REPEATED is set: see [Once].
 func Large(t testing.TB) {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("large, and -short is given")
+	}
+	Once(t)
+}
+
+// Once skips a test if LEASEHOLD_REPEATED is set. In that case, tests are repeated so that goroutines wake in different
+// orders, and this test does not depend on that order.
+func Once(t testing.TB) {
+	t.Helper()
 	if os.Getenv("LEASEHOLD_REPEATED") != "" {
-		t.Skip("large, and LEASEHOLD_REPEATED is set")
+		t.Skip("LEASEHOLD_REPEATED is set")
 	}
 }
 
