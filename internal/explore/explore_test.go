@@ -482,7 +482,6 @@ func mutex(rounds int) caller {
 func breaker() caller { return caller{want: core.Want{Key: "k"}, rounds: 1} }
 
 func (o caller) of(key string) caller           { o.want.Key = key; return o }
-func (o caller) times(rounds int) caller        { o.rounds = rounds; return o }
 func (o caller) tries() caller                  { o.want.Try = true; return o }
 func (o caller) insisting() caller              { o.want.Try, o.insists = true, true; return o }
 func (o caller) forces() caller                 { o.want.First = true; return o }
