@@ -1483,7 +1483,7 @@ func (w *world) freedByDeaths(next core.Instant) error {
 		if n.dead || n.closing || len(n.deaths) == 0 {
 			continue
 		}
-		longest := w.cfg.Margin + time.Duration((len(w.nodes)-2)*len(n.deaths))*w.cfg.TTL/50
+		longest := w.freedWithin(n)
 		for _, o := range n.callers {
 			if o.call == nil {
 				continue
@@ -1512,6 +1512,11 @@ func (w *world) freedByDeaths(next core.Instant) error {
 		}
 	}
 	return nil
+}
+
+// freedWithin returns how long after the last death that n has learned of a key that it waits for must be free.
+func (w *world) freedWithin(n *node) time.Duration {
+	return w.cfg.Margin + time.Duration((len(w.nodes)-2)*len(n.deaths))*w.cfg.TTL/50
 }
 
 // done reports whether every caller has been served, and whether the live sessions have left nothing behind in the
