@@ -24,7 +24,7 @@ type lab struct {
 // test runs go test, ignoring cached results. Optimization is off, because optimizing would take longer than the tests
 // themselves.
 func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string, passed bool) {
-	args := append([]string{"test", "-short", "-count=1", "-vet=off",
+	args := append([]string{"test", "-count=1", "-vet=off",
 		"-gcflags=-N -l", "-ldflags=-s -w", "-run", pattern, "-timeout", timeout}, flags...)
 	cmd := exec.Command("go", append(args, pkg)...)
 	cmd.Dir = l.root
@@ -38,9 +38,11 @@ func (l *lab) test(pkg, pattern, timeout string, flags ...string) (output string
 	return string(b), err == nil
 }
 
-var begun = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
+// passedTest finds the tests that passed. A test that was skipped would catch nothing.
+var passedTest = regexp.MustCompile(`(?m)^ *--- PASS: (\S+)`)
 
-// baseline runs the tests that the mutants name, on the unchanged code. All of these tests must exist and pass.
+// baseline runs the tests that the mutants name, on the unchanged code. All of these tests must exist and pass, and none
+// may be skipped.
 func (l *lab) baseline(list []mutant) error {
 	patterns := map[string][]string{}
 	for _, m := range list {
@@ -48,25 +50,27 @@ func (l *lab) baseline(list []mutant) error {
 			patterns[m.Pkg] = append(patterns[m.Pkg], m.pattern())
 		}
 	}
+	var errs []error
 	for _, pkg := range slices.Sorted(maps.Keys(patterns)) {
 		p := patterns[pkg]
 		start := time.Now()
 		output, passed := l.test(pkg, strings.Join(p, "|"), "5m", "-v")
 		if !passed {
-			return fmt.Errorf("the tests of %s fail even without a mutant:\n%s", pkg, output)
+			errs = append(errs, fmt.Errorf("the tests of %s fail even without a mutant:\n%s", pkg, tail(output, 100)))
+			continue
 		}
 		var ran []string
-		for _, m := range begun.FindAllStringSubmatch(output, -1) {
+		for _, m := range passedTest.FindAllStringSubmatch(output, -1) {
 			ran = append(ran, m[1])
 		}
 		for _, m := range list {
 			if m.Pkg == pkg && !slices.ContainsFunc(ran, m.matches) {
-				return fmt.Errorf("%s: mutant %s: test %s does not exist in %s", m.at, m.Name, m.Test, pkg)
+				errs = append(errs, fmt.Errorf("%s: mutant %s: test %s does not exist in %s, or is skipped", m.at, m.Name, m.Test, pkg))
 			}
 		}
 		fmt.Printf("%-16s without a mutant: %d tests pass\t%v\n", pkg, len(p), time.Since(start).Round(time.Second/10))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // runs is how often a mutant's test must pass for the mutant to count as survived.
@@ -83,7 +87,7 @@ func (l *lab) try(m mutant) verdict {
 	}
 	line := fmt.Sprintf("%-12s %-40s %5.1f s  %s\n", v, m.Name, time.Since(start).Seconds(), test)
 	if !v.good() {
-		line += fmt.Sprintf("\t%s breaks %s\n\tgo test -short -run '%s' %s\n", m.at, m.Breaks, m.pattern(), m.Pkg)
+		line += fmt.Sprintf("\t%s breaks %s\n\tgo test -run '%s' %s\n", m.at, m.Breaks, m.pattern(), m.Pkg)
 		if v != survived {
 			line += "\t" + strings.ReplaceAll(strings.TrimSpace(tail(output, 40)), "\n", "\n\t") + "\n"
 		}
