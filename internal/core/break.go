@@ -20,7 +20,7 @@ func (c *Core) breaks(cl *claim, _ *args) bool { return cl.call != nil && cl.cal
 func (c *Core) breakKey(a *Call) {
 	c.last.claim++
 	cl := c.addClaim(c.last.claim)
-	cl.call, cl.wait, cl.request = a, &wait{}, driver.Claim{Key: a.Key}
+	cl.call, cl.wait, cl.request = a, &wait{since: c.now}, driver.Claim{Key: a.Key}
 	c.fire(cl, requested, args{})
 }
 

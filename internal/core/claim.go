@@ -115,7 +115,7 @@ func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
 	cl := c.addClaim(c.last.claim)
-	cl.call, cl.slot, cl.wait = a, q.share(a.Weight), &wait{}
+	cl.call, cl.slot, cl.wait = a, q.share(a.Weight), &wait{since: c.now}
 	cl.request = driver.Claim{
 		Key: a.Key, ID: c.claimID(cl.number), Session: c.session.id,
 		Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,

@@ -334,3 +334,38 @@ func TestUnregisterIsInTime(t *testing.T) {
 	r.pass(r.cfg.Attempt / 2)
 	r.says("an attempt's time after the release", "Closed, not unregistered")
 }
+
+// A later waiter looks at a session ahead a stagger after the session has lapsed. What the waiter learns meanwhile does
+// not postpone that.
+func TestLaterWaiterLooksAfterItsStagger(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(3, "p")) // the third waits for 360 ms
+	r.answer("Read", r.onHost(0, "o", "p"))
+	r.step(core.Died{Session: "p"}) // so it lapses a margin later
+	r.pass(r.cfg.Margin + 200*time.Millisecond)
+	r.step(core.Died{Session: "o"})
+	r.says("before the stagger is over", "")
+	r.pass(160 * time.Millisecond)
+	r.says("a stagger after the lapse", "Expire of a dead process")
+}
+
+// If a session ahead had lapsed before the wait began, as after an outage, the stagger counts from when the wait began.
+// Otherwise all waiters would look at once.
+func TestStaggerAfterAnOutage(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(3))
+	r.answer("Read", r.members(5*time.Second, "o"))
+	r.giveUp(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.beat()
+	r.beat()
+	r.acquire(2)
+	r.answer("Acquire", r.behind(3))
+	r.says("queued", "")
+	r.pass(359 * time.Millisecond)
+	r.says("before the stagger is over", "")
+	r.pass(time.Millisecond)
+	r.says("a stagger after the wait began", "Expire")
+}

@@ -200,6 +200,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 			w.at(wt.poll)
 			w.put(uint64(wt.stagger))
 		}
+		w.put(uint64(min(w.now.Sub(wt.since), c.cfg.TTL/10))) // no waiter of a small world has a longer stagger
 		w.flags(wt.refusal != nil, wt.woken, wt.revokes != nil, cl.request.Session == c.session.id)
 		for _, id := range wt.ahead {
 			w.put(w.name.Session(id))

@@ -11,6 +11,7 @@ import (
 
 // A wait holds what is known about the queue ahead of a claim.
 type wait struct {
+	since    Instant             // when the wait began
 	poll     Instant             // when to request again at the latest
 	position int                 // in the store's queue, as of the last reply; 0 if not queued
 	stagger  time.Duration       // how long to wait after a session ahead has lapsed (see stagger)
@@ -98,7 +99,9 @@ func (c *Core) stagger(position int) time.Duration {
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, the time when a session ahead may lapse.
+// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, to a stagger after a session ahead may have
+// lapsed. If it had lapsed before the wait began, the stagger counts from there, not from now: what the waiter learns
+// meanwhile must not postpone its look.
 // If a session ahead has expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
@@ -109,7 +112,7 @@ func (c *Core) lookAhead(cl *claim) {
 	next := w.poll
 	for _, id := range w.ahead {
 		if o := c.others[id]; o.standing != expired && !o.underWay {
-			next = min(next, max(o.lapses, c.now).Add(w.stagger))
+			next = min(next, max(max(o.lapses, w.since).Add(w.stagger), c.now))
 		}
 	}
 	if next != cl.due {

@@ -58,7 +58,7 @@ func (w *world) form() []byte {
 			continue
 		}
 		for _, d := range n.deaths {
-			put(-15, d.node, int(min(w.now.Sub(d.at), w.freedWithin(n))))
+			put(-15, d.node, int(min(w.now.Sub(d.at), w.freedWithin())))
 		}
 		b = n.core.State(b, w.now, name)
 		if g.unlocks > 0 && n.done != nil {

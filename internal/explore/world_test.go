@@ -1472,8 +1472,8 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 }
 
 // freedByDeaths checks, before time passes until next, that no caller waits for much longer than a margin after its node has
-// learned that all sessions ahead of it in the store are dead. A later waiter lets the first look first, and again after
-// each death that it learns of. Without faults, nothing else takes time.
+// learned that all sessions ahead of it in the store are dead. A later waiter lets the first look first. Without faults,
+// nothing else takes time.
 func (w *world) freedByDeaths(next core.Instant) error {
 	if !w.prompt {
 		return nil
@@ -1483,7 +1483,7 @@ func (w *world) freedByDeaths(next core.Instant) error {
 		if n.dead || n.closing || len(n.deaths) == 0 {
 			continue
 		}
-		longest := w.freedWithin(n)
+		longest := w.freedWithin()
 		for _, o := range n.callers {
 			if o.call == nil {
 				continue
@@ -1514,9 +1514,9 @@ func (w *world) freedByDeaths(next core.Instant) error {
 	return nil
 }
 
-// freedWithin returns how long after the last death that n has learned of a key that it waits for must be free.
-func (w *world) freedWithin(n *node) time.Duration {
-	return w.cfg.Margin + time.Duration((len(w.nodes)-2)*len(n.deaths))*w.cfg.TTL/50
+// freedWithin returns how long after a node has learned of the last death ahead of it a key must be free.
+func (w *world) freedWithin() time.Duration {
+	return w.cfg.Margin + time.Duration(len(w.nodes)-2)*w.cfg.TTL/50
 }
 
 // done reports whether every caller has been served, and whether the live sessions have left nothing behind in the
