@@ -222,7 +222,7 @@ type KeyQuery struct {
 	Limit int
 
 	// Session, if not "", is the id of a session that checks which of Keys it holds. Only Key and Holders of each state
-	// are then set. Holders contains only the holds of that session, each with Claim, Session and Token.
+	// are then set. Holders contains only the holds of that session, each with Claim, Session, Token and Until.
 	Session string
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
@@ -289,6 +290,7 @@ func testKeysOfSession(e *env) {
 	session, base := e.session(), newID()
 	shared, released, other, none := base+"1", base+"2", base+"3", base+"4"
 	a, b, theirs, waits := e.weighted(shared, session, 1, 4), e.weighted(shared, session, 2, 4), e.weighted(shared, e.session(), 1, 4), e.weighted(shared, session, 1, 4)
+	b.Lease = time.Minute
 	first, second := e.hold(a), e.hold(b)
 	e.hold(theirs)
 	e.queue(waits)
@@ -306,7 +308,7 @@ func testKeysOfSession(e *env) {
 		case s.Key == shared:
 			want := []driver.Holder{
 				{Claim: a.ID, Session: session, Token: first.Token},
-				{Claim: b.ID, Session: session, Token: second.Token},
+				{Claim: b.ID, Session: session, Token: second.Token, Until: second.Until},
 			}
 			if !slices.Equal(s.Holders, want) {
 				e.Errorf("Keys of the session: holders %+v, want %+v", s.Holders, want)

@@ -83,6 +83,14 @@ func wrongKeys() []plant {
 			}
 			return states
 		})},
+		{"a session's lease has no end", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
+			for i := range states {
+				for j := range states[i].Holders {
+					states[i].Holders[j].Until = time.Time{}
+				}
+			}
+			return states
+		})},
 		{"a session holds one part", "Keys/WhatASessionHolds", named(func(q driver.KeyQuery, states []driver.State) []driver.State {
 			for i := range states {
 				states[i].Holders = states[i].Holders[:min(1, len(states[i].Holders))]

@@ -112,7 +112,7 @@ func (s *store) keys(ctx context.Context, q driver.KeyQuery) (states []driver.St
 	} else {
 		stages = append(stages,
 			bson.D{e("$project", bson.D{e("f", 1), e("h", filter(list("$h"), op("$eq", "$$this.s", literal(q.Session))))})},
-			bson.D{e("$project", bson.D{e("f", 1), e("h.a", 1), e("h.s", 1), e("h.t", 1)})})
+			bson.D{e("$project", bson.D{e("f", 1), e("h.a", 1), e("h.s", 1), e("h.t", 1), e("h.e", 1)})})
 	}
 	err = s.each(ctx, n, true, stages, func(record bson.Raw) error {
 		var r struct {

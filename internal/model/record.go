@@ -84,7 +84,7 @@ func (r Record) Position(claim string) int {
 func (r Record) HeldBy(session string) (own []driver.Holder) {
 	for _, h := range r.Holders {
 		if h.Session == session {
-			own = append(own, driver.Holder{Claim: h.Claim, Session: session, Token: h.Token})
+			own = append(own, driver.Holder{Claim: h.Claim, Session: session, Token: h.Token, Until: h.Until})
 		}
 	}
 	return own
