@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -10,9 +11,11 @@ import (
 // A Break is a Call with a Weight of 0. Its caller waits until the claims that held the key at its first reading have
 // been given up, and then gets the error [ErrFree]. It waits as a claim with First does, and the same code revokes claims,
 // expires sessions, retries and polls for both. But it has no claim in the store, and is in no queue of this process. Its
-// request is a reading of the key. Once sessions ahead have expired, its request is an Acquire that only drops their
-// claims: it never joins, because its NotAfter is long past. To release those claims would be wrong, because since the
-// reading a holder may have closed its session and left its claim in the store for the rest of its grace.
+// request is a reading of the key. The first is sent once a heartbeat or registration that follows the Call has been
+// acknowledged, because a deposed primary would not show the latest holders. Once sessions ahead have expired, its
+// request is an Acquire that only drops their claims: it never joins, because its NotAfter is long past. To release those
+// claims would be wrong, because since the reading a holder may have closed its session and left its claim in the store
+// for the rest of its grace.
 
 // breaks reports whether the claim is a Break's.
 func (c *Core) breaks(cl *claim, _ *args) bool { return cl.call != nil && cl.call.Weight == 0 }
@@ -21,12 +24,15 @@ func (c *Core) breakKey(a *Call) {
 	c.last.claim++
 	cl := c.addClaim(c.last.claim)
 	cl.call, cl.wait, cl.request = a, &wait{since: c.now}, driver.Claim{Key: a.Key}
+	c.doubt(cl)
 	c.fire(cl, requested, args{})
+	c.needSession()
 }
 
 // sendBreak sends the request of a Break.
 func (c *Core) sendBreak(cl *claim, poll bool) {
 	r := cl.request
+	cl.doubted = 0
 	cmd := &Command{Op: Load, Key: r.Key}
 	if expired := cl.wait.named; len(expired) > 0 {
 		r.ID = c.claimID(cl.number)
@@ -52,7 +58,7 @@ func (c *Core) breakAnswered(cl *claim, r *Reply) {
 	}
 }
 
-// breakRead handles a reading of the key. If nobody holds the key, the session need not register.
+// breakRead handles a reading of the key.
 func (c *Core) breakRead(cl *claim, st driver.State) {
 	w, holders := cl.wait, st.Holders
 	if w.revokes == nil { // this is the first reading
@@ -72,6 +78,7 @@ func (c *Core) breakRead(cl *claim, st driver.State) {
 		c.fire(cl, refused, args{cause: ErrFree})
 		return
 	case c.session.id == "":
+		c.doubt(cl)
 		c.needSession()
 		return
 	case cl.request.Session != c.session.id && c.listener.keys[st.Key] == 0:
@@ -82,11 +89,9 @@ func (c *Core) breakRead(cl *claim, st driver.State) {
 	c.fire(cl, queued, args{})
 }
 
-// breaksWaiting returns the Breaks that wait until the session is registered.
+// breaksWaiting returns the Breaks that wait for a heartbeat or registration.
 func (c *Core) breaksWaiting() []*claim {
-	return c.those(func(cl *claim) bool {
-		return c.breaks(cl, nil) && cl.state == joining && cl.command == 0 && cl.due == never
-	})
+	return slices.DeleteFunc(c.inDoubt(), func(cl *claim) bool { return !c.breaks(cl, nil) })
 }
 
 // endBreak gives the caller of a Break its result.

@@ -39,7 +39,7 @@ type claim struct {
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
 	lostBy  error  // why no release was sent, or why the release may not have arrived; nil if it was released or has not ended yet
-	doubted uint64 // >0: the store has reported the claim missing, which is decided once session.acks is greater than this number
+	doubted uint64 // >0: what the store has shown of the claim or, for a Break, will show of the key, may be stale: see doubt
 }
 
 // stored is what this process knows about whether the store has a claim.
@@ -157,14 +157,26 @@ func numberOf(id string) (n uint64, session string) {
 	return n, session
 }
 
-// doubt puts the claim in doubt until a heartbeat that is sent from now on has been acknowledged.
+// doubt puts the claim in doubt until a heartbeat or registration that is sent from now on has been acknowledged: one
+// under way may have been executed before a fail-over, and what a deposed primary answers after that is stale. doubted
+// is the lowest number that its command can have.
 func (c *Core) doubt(cl *claim) {
-	cl.doubted = max(c.session.acks, 1)
-	if c.session.heartbeat != 0 { // the heartbeat under way was sent before the doubt, so it does not count
-		cl.doubted = c.session.acks + 1
-	}
+	cl.doubted = c.last.send + 1
 	c.doubted = append(c.doubted, cl.number)
 	c.heartbeatSoon()
+}
+
+// acknowledged goes on with the claims that have waited for this heartbeat or registration: releases, and Breaks.
+func (c *Core) acknowledged(command uint64) {
+	c.session.acked = command
+	for _, cl := range c.inDoubt() {
+		switch {
+		case cl.doubted > command:
+			c.heartbeatSoon()
+		case cl.state == leaving || c.breaks(cl, nil):
+			c.fire(cl, again, args{})
+		}
+	}
 }
 
 // inDoubt returns the claims in doubt, ordered by number.

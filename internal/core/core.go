@@ -119,7 +119,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case *Seen:
 		c.seen(&e.State, e.Since)
 	case NotHeld:
-		c.notHeld(e.Claim)
+		c.missing(c.claims[e.Claim], 0)
 	case PublishLater:
 		c.publishLater(e)
 	case Met:

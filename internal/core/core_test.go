@@ -307,11 +307,15 @@ func (r *rig) waiting() {
 	r.answer("Read", r.member())
 }
 
+func (r *rig) registeredToBreak() {
+	r.begin(func(w *core.Want) { w.Key = "other" })
+	r.claim = 2
+	r.acquire(2, breaks)
+}
+
 // waitingToBreak is like waiting, for a Break.
 func (r *rig) waitingToBreak() {
-	r.acquire(1, breaks)
-	r.answer("Load", r.behind(0))
-	r.answer("Register", core.Reply{Session: "s"})
+	r.begin(breaks)
 	r.answer("Load", r.behind(0))
 	r.answer("Read", r.member())
 }

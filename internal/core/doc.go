@@ -51,6 +51,7 @@
 // mean. A Break, which has no claim in the store, uses the rows of a claim that waits: see break.go.
 //
 //	state                       trigger                                                if                next         effect
+//	gone                        requested                                              breaks            joining
 //	gone                        requested                                                                joining      join
 //	gone                        replaces                                                                 joining      joinInPlace
 //	gone                        appeared                                                                 leaving      releaseOrphan

@@ -188,6 +188,50 @@ func TestListenerIsReplaced(t *testing.T) {
 	}
 }
 
+// A session that is registered sends a heartbeat before it reads the key for a Break. A heartbeat that was already under
+// way does not do.
+func TestBreakOfARegisteredSession(t *testing.T) {
+	r := newRig(t)
+	r.registeredToBreak()
+	r.says("a Break", "Heartbeat")
+	r.acquire(3, breaks)
+	r.says("a Break while a heartbeat is under way", "")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("the first heartbeat", "Load, Heartbeat")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("the second heartbeat", "Load")
+}
+
+// A registration that was under way when a Break began may have been executed before a fail-over, so a heartbeat
+// follows at once.
+func TestBreakDuringARegistration(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1, func(w *core.Want) { w.Key = "other" })
+	r.acquire(2, breaks)
+	r.says("a Break", "")
+	r.answer("Register", core.Reply{Session: "s"})
+	r.says("registered", "Acquire, Heartbeat")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("a heartbeat", "Load")
+}
+
+// If the heartbeat that was under way when a Break began has no answer, the Break waits for the next one, which comes
+// after a pause, and not for the one after it. Meanwhile the store's error is the reason why the Break has not ended.
+func TestBreakDuringAHeartbeatWithoutAnAnswer(t *testing.T) {
+	r := newRig(t)
+	r.begin(func(w *core.Want) { w.Key = "other" })
+	r.untilHeartbeat()
+	r.acquire(2, breaks)
+	r.answer("Heartbeat", noAnswer)
+	if err := r.c.Failure(); err == nil {
+		t.Error("no failure, although a Break waits for the heartbeat that had no answer")
+	}
+	r.pass(r.cfg.Retry)
+	r.says("a pause", "Heartbeat")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("the second heartbeat", "Load")
+}
+
 // A Break makes a running listener listen for changes of the key, too.
 func TestListenerOfABreak(t *testing.T) {
 	r := newRig(t)
@@ -195,6 +239,7 @@ func TestListenerOfABreak(t *testing.T) {
 	r.acquire(1, func(w *core.Want) { w.Key = "other" })
 	r.answer("Register", core.Reply{Session: "s"})
 	r.acquire(2, breaks)
+	r.answer("Heartbeat", core.Reply{})
 	r.answer("Load", r.behind(0))
 	r.pass(10 * time.Millisecond)
 	if r.listener != 2 {

@@ -263,7 +263,9 @@ func (c *Core) extended(e Extended) {
 	switch {
 	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseIsOver(cl, nil): // the store's clock must have jumped
 		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
-	case errors.Is(e.Err, driver.ErrNotHeld):
+	case errors.Is(e.Err, driver.ErrNotHeld) && c.watched(cl): // a deposed primary may have answered
+		c.missing(cl, 0)
+	case errors.Is(e.Err, driver.ErrNotHeld): // no look would find out
 		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
 	case e.Err != nil:
 	case !e.Until.Before(cl.until):

@@ -16,7 +16,7 @@ import (
 type looks struct {
 	keys  []string // keys that the look under way reads; nil: none is under way
 	at    Instant  // when that look was sent
-	acks  uint64   // session.acks at that time
+	acked uint64   // session.acked at that time
 	turns []uint64 // the rotation: numbers of claims, some of which are gone; the next to be read comes first
 }
 
@@ -61,7 +61,7 @@ func (c *Core) look() {
 		}
 	}
 	if l.keys != nil {
-		l.at, l.acks = c.now, c.session.acks
+		l.at, l.acked = c.now, c.session.acked
 		c.send(&Command{Op: Keys, Session: c.session.id, Keys: l.keys}, 0)
 	}
 }
@@ -85,38 +85,43 @@ func (c *Core) looked(s *sent, r *Reply) {
 		if q == nil {
 			continue
 		}
-		shown := tokens(st)
+		shown := holders(st)
 		for _, n := range q.claims {
 			switch cl := c.claims[n]; {
 			case !c.watched(cl) || cl.granted >= l.at:
-			case cl.in(shown):
+			case cl.doubted > l.acked: // the look began too early to decide
+				if c.session.heartbeat < cl.doubted {
+					c.heartbeatSoon()
+				}
+			case cl.in(shown, c.storeClock()):
 				cl.doubted = 0
 			default:
-				c.missing(cl, l.acks)
+				c.missing(cl, l.acked)
 			}
 		}
 		c.work()
 	}
 }
 
-// tokens maps the ids of the claims that hold the key in st to their tokens. It is a map because a semaphore can have
-// thousands of holders, and the session can have as many claims to compare with them.
-func tokens(st *driver.State) map[string]int64 {
+// holders maps the ids of the claims that hold the key in st to what st shows of them. It is a map because a semaphore
+// can have thousands of holders, and the session can have as many claims to compare with them.
+func holders(st *driver.State) map[string]*driver.Holder {
 	if st == nil {
 		return nil
 	}
-	shown := make(map[string]int64, len(st.Holders))
+	shown := make(map[string]*driver.Holder, len(st.Holders))
 	for i := range st.Holders {
-		shown[st.Holders[i].Claim] = st.Holders[i].Token
+		shown[st.Holders[i].Claim] = &st.Holders[i]
 	}
 	return shown
 }
 
-// in reports whether shown has the claim with its token. If the token differs, the store dropped the claim, and the
-// claim joined again.
-func (cl *claim) in(shown map[string]int64) bool {
-	token, holds := shown[cl.request.ID]
-	return holds && token == cl.request.Token
+// in reports whether shown has the claim with its token, and without an end before now, by the store's clock. If the
+// token differs, the store dropped the claim, and the claim joined again. If the end has come, the store drops the claim
+// with the next command for the key.
+func (cl *claim) in(shown map[string]*driver.Holder, now time.Time) bool {
+	h := shown[cl.request.ID]
+	return h != nil && h.Token == cl.request.Token && !h.Ended(now)
 }
 
 // seen compares a state of a key, read by a request sent at the time since, with the claims that the session holds.
@@ -125,7 +130,7 @@ func (c *Core) seen(st *driver.State, since Instant) {
 	if q == nil {
 		return
 	}
-	var shown map[string]int64
+	var shown map[string]*driver.Holder
 	var notShown []*claim
 	for _, n := range q.claims {
 		cl := c.claims[n]
@@ -133,9 +138,9 @@ func (c *Core) seen(st *driver.State, since Instant) {
 			continue
 		}
 		if shown == nil {
-			shown = tokens(st)
+			shown = holders(st)
 		}
-		if !cl.in(shown) {
+		if !cl.in(shown, time.Time{}) {
 			notShown = append(notShown, cl)
 		}
 	}
@@ -183,28 +188,16 @@ func (cl *claim) excludedBy(st *driver.State) *driver.Holder {
 	return nil
 }
 
-// missing handles a state of the key that does not show the claim, although the state was read after this process
-// learned of the claim's grant. A deposed primary may return such a state, so at first missing only puts the claim in
-// doubt and requests a heartbeat. Once a later heartbeat has been acknowledged, the next look decides. acks is
-// session.acks when the reading began, or 0 if this reading must not decide.
-func (c *Core) missing(cl *claim, acks uint64) {
+// missing handles the store's answer that it does not hold the key for the claim, or a state that does not show the
+// claim and was read after this process learned of its grant. A deposed primary may answer so, so at first missing only
+// puts the claim in doubt. Once a later heartbeat has been acknowledged, the next look decides. acked is session.acked
+// when the reading began, or 0 if this reading must not decide.
+func (c *Core) missing(cl *claim, acked uint64) {
 	switch {
-	case !c.watched(cl), cl.doubted > 0 && acks == 0:
-		return
-	case cl.doubted > 0 && acks > cl.doubted:
-		c.then(cl, deleted, args{cause: ErrRecordDeleted})
-		return
+	case !c.watched(cl):
 	case cl.doubted == 0:
 		c.doubt(cl)
-	default:
-		c.heartbeatSoon()
-	}
-}
-
-// notHeld handles the store's answer that it does not have a claim that is held.
-func (c *Core) notHeld(claim uint64) {
-	if cl := c.claims[claim]; c.watched(cl) {
-		c.missing(cl, 0)
-		c.work()
+	case cl.doubted <= acked:
+		c.then(cl, deleted, args{cause: ErrRecordDeleted})
 	}
 }

@@ -230,7 +230,7 @@ func (c *Core) messageAnswered(s *sent, r *Reply) {
 	}
 	m.command = 0
 	if errors.Is(r.Err, driver.ErrNotHeld) {
-		c.notHeld(m.claim)
+		c.missing(c.claims[m.claim], 0)
 	}
 	switch {
 	case r.Lost && c.repeats(s) && (s.Op != Notify || c.now.Sub(m.began) < notifyTime):

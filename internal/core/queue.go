@@ -178,8 +178,8 @@ func (c *Core) admitLater(q *queue) {
 	}
 }
 
-// beginAdmitted requests claims for callers that were admitted while the session was not registered, and goes on with
-// Breaks. If it still isn't registered, they keep waiting, and request begins a registration if needed.
+// beginAdmitted requests claims for callers that were admitted while the session was not registered. If it still isn't
+// registered, they keep waiting, and request begins a registration if needed.
 func (c *Core) beginAdmitted() {
 	for _, key := range sortedKeys(c.queues) {
 		q := c.queues[key]
@@ -190,10 +190,7 @@ func (c *Core) beginAdmitted() {
 			c.work()
 		}
 	}
-	for _, cl := range c.breaksWaiting() {
-		c.fire(cl, again, args{})
-	}
-	if len(c.listener.keys) > 0 {
+	if len(c.listener.keys) > 0 || len(c.breaksWaiting()) > 0 {
 		c.needSession()
 	}
 }

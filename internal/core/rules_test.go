@@ -156,18 +156,79 @@ func TestReleaseOfADoubtedHold(t *testing.T) {
 	r.says("still not there", "Freed 1: dsync: hold lost: the store did not know it any more")
 }
 
-// A lease in doubt outlives its session. A heartbeat of the next session decides.
+// A released lease in doubt outlives its session. The registration of the next session decides.
 func TestReleaseOfADoubtedLeaseAfterTheLoss(t *testing.T) {
 	r := newRig(t)
-	r.cfg.Heartbeat = time.Second
 	r.leasedLong()
 	r.done(1)
 	r.answer("Release", core.Reply{})
 	r.deadline()
 	r.acquire(2, func(w *core.Want) { w.Key = "other" })
 	r.answer("Register", core.Reply{Session: "s2"})
+	r.says("the next session", "Release, Acquire")
+}
+
+// A held lease in doubt ends with its session, because nothing would find out any more whether the store has it: if
+// somebody has deleted both records, another may hold the key.
+func TestHeldLeaseInDoubtEndsWithItsSession(t *testing.T) {
+	const gone = "End 1: " + deleted + ": dsync: session expired, Freed 1"
+	for name, doubt := range map[string]core.Event{
+		"Extend":  core.Extended{Claim: 1, Err: driver.ErrNotHeld},
+		"Publish": core.NotHeld{Claim: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.leasedLong()
+			r.extending()
+			r.step(doubt)
+			r.says("not held", "Heartbeat")
+			r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
+			r.says("the session has expired", gone)
+		})
+	}
+}
+
+// looking makes the Core read the held lease, whose Extend may have no answer yet, and returns the number of the Keys.
+func (r *rig) looking() {
+	r.pass(time.Second)
 	r.beat()
-	r.says("a heartbeat of the next session", "Release")
+	r.says("a heartbeat", "Keys")
+}
+
+// shown answers the look: the lease's end is the given time from now.
+func (r *rig) shown(left time.Duration) {
+	h := driver.Holder{Claim: "s.1", Session: "s", Token: 5000, Until: r.clock().Add(left)}
+	r.answer("Keys", core.Reply{States: []driver.State{{Key: "k", Holders: []driver.Holder{h}}}})
+}
+
+// A look that shows the claim with an end that has come, because the store's clock has jumped, does not end the doubt. A
+// later Extend may still be under way, so this process does not know that.
+func TestLookShowsALeaseThatIsOver(t *testing.T) {
+	r := newRig(t)
+	r.leasedLong()
+	r.extending()
+	r.looking()
+	r.shown(-time.Second)
+	r.says("over", "Heartbeat")
+	r.answer("Heartbeat", core.Reply{})
+	r.shown(-time.Second)
+	r.says("still over", "End 1: "+deleted)
+}
+
+// A look that began before a doubt does not end it.
+func TestLookFromBeforeTheDoubt(t *testing.T) {
+	r := newRig(t)
+	r.leasedLong()
+	r.extending()
+	r.looking()
+	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.says("not held", "Heartbeat")
+	r.shown(time.Minute)
+	r.says("the look from before", "")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("a heartbeat that was sent in doubt", "Keys")
+	r.answer("Keys", core.Reply{})
+	r.says("a look after it", "End 1: "+deleted)
 }
 
 // A claim that waits for a lease to end requests again when the lease is over.

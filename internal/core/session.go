@@ -2,6 +2,7 @@ package core
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -15,6 +16,7 @@ type session struct {
 	failed int     // consecutive failed heartbeats or registrations
 	why    error   // why the last heartbeat or registration failed; nil: it succeeded
 	acks   uint64  // acknowledged heartbeats in the Core's life
+	acked  uint64  // the last acknowledged heartbeat or registration
 
 	due       Instant // when the next heartbeat is due
 	heartbeat uint64  // the heartbeat under way; 0: none
@@ -100,6 +102,7 @@ func (c *Core) registered(s *sent, r *Reply) {
 	if len(c.listener.keys) > 0 {
 		c.announce()
 	}
+	c.acknowledged(r.Command)
 	c.beginAdmitted()
 }
 
@@ -145,6 +148,9 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 		ss.due = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
 		ss.why = r.Err
+		if len(c.breaksWaiting()) > 0 {
+			c.failure = r.Err
+		}
 		c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Err: r.Err})
 		return
 	}
@@ -165,11 +171,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	for _, v := range r.Revoked {
 		c.recorded(v)
 	}
-	for _, cl := range c.inDoubt() {
-		if cl.state == leaving && cl.doubted < ss.acks {
-			c.fire(cl, again, args{})
-		}
-	}
+	c.acknowledged(r.Command)
 	c.committed(r.Committed)
 	c.forgetPast()
 	c.look()
@@ -235,7 +237,9 @@ func (c *Core) lose(cause error) {
 	if m := c.messages[c.topics[topic{op: Announce}]]; m != nil {
 		c.forgetMessage(m)
 	}
-	ending := c.those(func(cl *claim) bool { return cl.request.Session == s.id && !cl.outlives() })
+	ending := c.those(func(cl *claim) bool { // and leases in doubt, because nothing would resolve the doubt any more
+		return cl.request.Session == s.id && (!cl.outlives() || cl.state == held && cl.doubted > 0)
+	})
 	lost := 0
 	for _, cl := range ending {
 		switch cl.state {
@@ -244,7 +248,11 @@ func (c *Core) lose(cause error) {
 		case windingDown, leaving:
 			c.noteUnreleased(cl, cause)
 		}
-		c.fire(cl, sessionEnd, args{cause: cause})
+		x := args{cause: cause}
+		if cl.outlives() {
+			x.cause = fmt.Errorf("%w: %w", ErrRecordDeleted, cause)
+		}
+		c.fire(cl, sessionEnd, x)
 	}
 	c.do(SessionLost{s.id, lost, cause})
 	c.beginAdmitted()

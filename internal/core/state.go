@@ -153,7 +153,9 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	}
 	if w.flags(c.looks.keys != nil); c.looks.keys != nil {
 		w.at(c.looks.at)
-		w.put(min(3, 1+s.acks-c.looks.acks))
+		for _, cl := range c.inDoubt() {
+			w.flags(c.looks.acked >= cl.doubted)
+		}
 	}
 	w.at(c.discards.due)
 	w.put(uint64(min(c.discards.failed, 8)))
@@ -187,7 +189,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 		w.put(uint64(min(w.now.Sub(cl.granted), max(c.cfg.HandOff, c.cfg.Linger, notifiedTurn))))
 	}
 	if cl.doubted > 0 {
-		w.put(min(3, 1+c.session.acks-cl.doubted))
+		w.flags(true, c.session.acked >= cl.doubted, c.session.heartbeat >= cl.doubted, c.session.registering >= cl.doubted)
 	}
 	if l := cl.leave; l != nil {
 		w.put(uint64(l.Keep))

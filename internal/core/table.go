@@ -104,6 +104,7 @@ type row struct {
 
 // claimTable is the table of the claim's states. The package documentation shows it, too.
 var claimTable = newTable([]row{
+	{gone, requested, (*Core).breaks, joining, nil},
 	{gone, requested, nil, joining, (*Core).join},
 	{gone, replaces, nil, joining, (*Core).joinInPlace},
 	{gone, appeared, nil, leaving, (*Core).releaseOrphan},

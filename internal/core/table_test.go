@@ -64,7 +64,7 @@ var beginnings = map[string]func(r *rig){
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{Found: true})
 	},
-	"joining to break": func(r *rig) { r.acquire(1, breaks) }, "waiting to break": (*rig).waitingToBreak,
+	"joining to break": begins(breaks), "joining to break, not registered": func(r *rig) { r.acquire(1, breaks) }, "joining to break, registered": (*rig).registeredToBreak, "waiting to break": (*rig).waitingToBreak,
 	"kept for a minute": func(r *rig) {
 		r.held()
 		r.leave(1, &driver.Release{Keep: time.Minute})
@@ -208,27 +208,25 @@ var tableCases = []tableCase{
 		r.answer("Load", over)
 	}, "gone", "Deliver 1: " + free},
 	{"joining to break", "a lease ends later than it seemed, because the store's clock went back", func(r *rig) {
-		r.answer("Load", r.behind(0))
-		r.answer("Register", core.Reply{Session: "s"})
 		later := r.behind(0)
 		later.State.Now, later.State.Holders[0].Until = r.clock().Add(-2*time.Second), r.clock()
 		r.step(&core.Reply{Command: r.sent["Load"].ID, State: later.State})
 		r.pass(time.Second)
 	}, "waiting", ""},
-	{"joining to break", "somebody holds the key", func(r *rig) { r.answer("Load", r.behind(0)) }, "joining", "Register"},
-	{"joining to break", "somebody holds the key, and registering has no answer", func(r *rig) {
-		r.answer("Load", r.behind(0))
-		r.answer("Register", noAnswer)
-		r.pass(time.Second)
-		r.answer("Load", r.behind(0))
+	{"joining to break", "somebody holds the key", func(r *rig) { r.answer("Load", r.behind(0)) }, "waiting", "Revoke, Read"},
+	{"joining to break", "session lost before the answer, which shows a holder", func(r *rig) {
+		r.untilHeartbeat()
+		late := r.sent["Load"].ID
+		r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
+		r.step(&core.Reply{Command: late, State: r.behind(0).State})
 	}, "joining", "Register"},
-	{"joining to break", "somebody holds the key, and registering is refused", func(r *rig) {
-		r.answer("Load", r.behind(0))
-		r.answer("Register", core.Reply{Err: driver.ErrRefused})
-	}, "gone", "Deliver 1: dsync: refused by the store"},
+	{"joining to break, registered", "a heartbeat is acknowledged", func(r *rig) { r.answer("Heartbeat", core.Reply{}) }, "joining", "Load"},
+	{"joining to break, not registered", "registered", func(r *rig) { r.answer("Register", core.Reply{Session: "s"}) }, "joining", "Load"},
+	{"joining to break, not registered", "registering has no answer", func(r *rig) { r.answer("Register", noAnswer); r.pass(time.Second) }, "joining", "Register"},
+	{"joining to break, not registered", "registering is refused", func(r *rig) { r.answer("Register", core.Reply{Err: driver.ErrRefused}) }, "gone", "Deliver 1: dsync: refused by the store"},
 	{"joining to break", "no answer, and a pause", func(r *rig) { r.answer("Load", noAnswer); r.pass(time.Second) }, "joining", "Load"},
 	{"joining to break", "refused", func(r *rig) { r.answer("Load", core.Reply{Err: driver.ErrRefused}) }, "gone", "Deliver 1: dsync: refused by the store"},
-	{"joining to break", "closing", func(r *rig) { r.step(core.Close{}) }, "gone", "Deliver 1: dsync: session closed, Closed"},
+	{"joining to break", "closing", func(r *rig) { r.step(core.Close{}) }, "gone", "Deliver 1: dsync: session closed, Unregister"},
 	{"waiting to break", "reading again without an answer, and session lost", func(r *rig) {
 		r.listen()
 		r.untilHeartbeat()
@@ -490,7 +488,6 @@ var tableCases = []tableCase{
 		r.deadline()
 		r.acquire(2, breaks)
 		holder := core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: 5000, Until: r.clock().Add(time.Minute)}}}}
-		r.answer("Load", holder)
 		r.answer("Register", core.Reply{Session: "s2"})
 		r.answer("Load", holder)
 	}, "windingDown", "End 1: dsync: asked to give the key up"},
@@ -675,7 +672,15 @@ var tableCases = []tableCase{
 		r.step(core.Extended{Claim: 1, Err: driver.ErrRefused})
 		r.pass(r.cfg.Hold(6 * time.Second))
 	}, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
-	{"held for a lease", "not held any more", func(r *rig) { r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: " + deleted + ": dsync: not held, Freed 1"},
+	{"held for a lease", "not held, says perhaps a deposed primary", func(r *rig) { r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "held", "Heartbeat"},
+	{"held for a lease", "not held, and a reading after a heartbeat does not show it either", func(r *rig) {
+		r.pass(time.Second)
+		r.extending()
+		r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		r.answer("Heartbeat", core.Reply{})
+		r.answer("Keys", core.Reply{})
+	}, "windingDown", "End 1: " + deleted},
+	{"held for a long lease", "session lost, and not held any more", func(r *rig) { r.deadline(); r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: " + deleted + ": dsync: not held, Freed 1"},
 	{"held for a long lease", "not held any more, and over by the store's clock", func(r *rig) {
 		r.beat()
 		r.answerAhead(2 * time.Minute)

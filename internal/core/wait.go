@@ -100,9 +100,9 @@ func (c *Core) stagger(position int) time.Duration {
 }
 
 // lookAhead sets the timer of a waiting claim to the next poll or, if earlier, to a stagger after a session ahead may have
-// lapsed. If it had lapsed before the wait began, the stagger counts from there, not from now: what the waiter learns
-// meanwhile must not postpone its look.
-// If a session ahead has expired and the last request did not name it, the claim is requested again at once.
+// lapsed or, if that is later, after the wait began. The stagger does not count from now: what the waiter learns meanwhile
+// must not postpone its look. If a session ahead has expired and the last request did not name it, the claim is requested
+// again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {

@@ -414,7 +414,8 @@ func (h *Hold) PublishLater(value []byte) {
 }
 
 // Extend renews a fixed lease for its duration, counted from now by the store's clock, and returns the new end of the
-// lease. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's.
+// lease. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's, which can be
+// driver.ErrNotHeld.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()

@@ -3,7 +3,7 @@ package explore
 import (
 	"errors"
 	"reflect"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -68,10 +68,11 @@ func (w *world) forgetDeposed() {
 }
 
 // reaches reports whether the command may be executed by the deposed primary. It may not if its process had sent it
-// after the new primary answered a heartbeat or a registration. A holder's Extend may not either: the Core believes at
-// once that a lease is over if the store does not have it.
+// after the new primary answered a heartbeat or a registration. An Extend of a lease that has outlived its session may
+// not either: the Core believes at once that the store does not have such a lease.
 func (w *world) reaches(l *letter) bool {
-	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && !l.copies && !l.met && l.command.Op != core.Asked
+	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && !l.copies && !l.met &&
+		(l.command.Op != core.Asked || strings.HasPrefix(claimOf(l.command.Command).ID, w.nodes[l.node].core.Session()+"."))
 }
 
 // deposedIsOver reports whether no command can reach the deposed primary any more.
@@ -108,12 +109,6 @@ func (w *world) astray(m int, fails bool) error {
 		return nil
 	case !answers:
 		r = core.Reply{Lost: true, Err: errDeposed}
-	}
-	if l.command.Op == core.Load { // a Break need not end a hold that the reading does not show
-		for c := range w.nodes[l.node].callers {
-			o, k := &w.nodes[l.node].callers[c], w.old.committed.keys[l.command.Key]
-			o.breaks = slices.DeleteFunc(slices.Clone(o.breaks), func(claim string) bool { _, holds := k.Holder(claim); return !holds })
-		}
 	}
 	r.Command, r.Session, r.State.Final = l.command.ID, l.command.Session, w.store.final
 	l.reply = &r

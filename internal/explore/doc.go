@@ -13,7 +13,7 @@
 //   - A caller locks, gives up, resigns, reports progress, hangs, extends a lease, unlocks, or unlocks a second time.
 //   - A caller calls Break, or observes a key.
 //   - A session closes, or the context of its Close ends.
-//   - Somebody revokes the key, or deletes its record.
+//   - Somebody revokes the key, or deletes its record or the record of a session.
 //   - The store fails over. For a while, the deposed primary still answers commands from its own data: early releases,
 //     readings, and commands that have nothing to write. Other commands that reach it have no effect and no answer.
 //
@@ -37,8 +37,7 @@
 //   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
-//   - When Break returns, the holds that it had to end are over, and so are their graces. It need not end a hold that a
-//     deposed primary did not show.
+//   - When Break returns, the holds that it had to end are over, and so are their graces.
 //   - No hold ends because of a stale reading, or because the record of another key was deleted.
 //   - Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later, if there are no faults.
 //

@@ -46,7 +46,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deposed, g.deletes)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deposed, g.deletes, g.expels)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -94,6 +94,9 @@ func (w *world) form() []byte {
 			}
 			if h.kept > w.now {
 				put(int(h.kept.Sub(w.now)))
+			}
+			if h.missed != 0 {
+				put(-16, int(w.now.Sub(h.missed)))
 			}
 		}
 	}
@@ -529,7 +532,11 @@ func twoSessions(w *world) { // A and B are sessions of one process
 }
 func observed(w *world) { w.store.observed = true }
 func routed(w *world)   { w.eager, w.store.final, w.store.early = true, true, false }
-func final(w *world)    { w.deaf, w.store.final = true, true }
+func deafRouted(w *world) {
+	routed(w)
+	w.deaf = true
+}
+func final(w *world) { w.deaf, w.store.final = true, true }
 
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
@@ -592,7 +599,14 @@ func readAstray(what string) bool {
 	case strings.Contains(what, "to the deposed primary"):
 		return !strings.HasPrefix(what, "A's Keys")
 	}
-	return faultsBut([2]string{"A's Heartbeat", "delayed"})(what)
+	return faultsBut([2]string{"A's Heartbeat", "delayed"}, [2]string{"the reply to A's Heartbeat", "delayed"})(what)
+}
+
+// breakAstray leaves out what A does late, all commands to the deposed primary except B's readings of the key, and whatever
+// inHaste leaves out.
+func breakAstray(what string) bool {
+	return inHaste(what) || what == "A unlocks" || strings.HasPrefix(what, "the reply to A's ") ||
+		strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "B's Load")
 }
 
 // dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.
@@ -766,6 +780,7 @@ func settings() []setting {
 		{name: "a record is deleted, two callers", budget: budget{deletes: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a record is deleted, readers", budget: budget{deletes: 1}, processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "a record is deleted, lingering", budget: budget{deletes: 1}, processes: each(mutex(2)), change: lingers, set: deaf},
+		{name: "a record and its session's are deleted, a lease", budget: budget{deletes: 1, expels: 1, extends: 1}, processes: each(mutex(1).lease(24 * time.Second)), set: deaf},
 		{name: "a record is deleted, a lease", budget: budget{deletes: 1, extends: 1}, processes: each(mutex(1).lease(12 * time.Second)), set: deaf},
 		{name: "two fail-overs", budget: budget{failOvers: 2}, processes: each(mutex(2)), set: deaf},
 		{name: "a fail-over, two callers", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
@@ -776,6 +791,8 @@ func settings() []setting {
 		{name: "a deposed primary, two processes", budget: budget{failOvers: 1, deposed: 2}, processes: each(mutex(1), mutex(1)), set: eager, without: astrayInHaste},
 		{name: "a deposed primary, one caller gives up", budget: budget{failOvers: 1, deposed: 1, giveUps: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: astrayInHaste},
 		{name: "a deposed primary reads what is held", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: readAstray},
+		{name: "a deposed primary, two calls of Break", budget: budget{failOvers: 1, deposed: 1}, processes: [][]caller{{mutex(1)}, {breaker(), breaker()}}, set: deafRouted, without: breakAstray},
+		{name: "a deposed primary, a lease", budget: budget{failOvers: 1, deposed: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -56,6 +57,7 @@ type budget struct {
 	failOvers int // times that the store may still fail over
 	deposed   int // commands that a deposed primary may still execute
 	deletes   int // records of keys that somebody may still delete
+	expels    int // records of sessions that somebody may still delete
 }
 
 // tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
@@ -138,6 +140,7 @@ type hold struct {
 	stalls core.Instant // when Lost closes unless the holder reports progress earlier; 0: it has no limit
 
 	deleted core.Instant // when somebody deleted the key's record; 0: nobody has
+	missed  core.Instant // when an Extend first found that; 0: none has
 
 	said core.Instant // when its holder, before unlocking, asked to keep the key; 0: never
 
@@ -286,7 +289,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 {
+			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && (h.over == 0 || n.core.Session() == session) {
 				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
@@ -340,7 +343,8 @@ func (w *world) step(i int, e core.Event) error {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
-		if h.deleted != 0 && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
+		watched := h.over == 0 || strings.HasPrefix(h.id, n.core.Session()+".") // for others, see overlooked
+		if h.deleted != 0 && watched && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
 			return fmt.Errorf("%s has not ended the hold of call %d, although somebody deleted the key's record at %v: %+v", name(i), h.call.Call, h.deleted, h)
 		}
 	}
@@ -778,6 +782,13 @@ func (w *world) actions(fair bool) (all []action) {
 			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
 	}
+	if !fair && w.expels > 0 {
+		for i := range w.nodes {
+			if _, known := w.store.sessions[w.nodes[i].core.Session()]; known {
+				add("somebody deletes the record of the session of "+name(i), func(w *world) error { w.expels--; w.expel(i); return nil })
+			}
+		}
+	}
 	if !fair && w.sweeps > 0 {
 		add("the store is swept", func(w *world) error { w.sweeps--; w.store.sweep(w.now); return nil })
 	}
@@ -786,7 +797,7 @@ func (w *world) actions(fair bool) (all []action) {
 	}
 	if next, ok := w.nextTime(); ok {
 		add(fmt.Sprintf("%v pass", next.Sub(w.now)), func(w *world) error {
-			if err := w.freedByDeaths(next); err != nil {
+			if err := errors.Join(w.freedByDeaths(next), w.overlooked(next)); err != nil {
 				return err
 			}
 			w.now = next
@@ -1079,6 +1090,18 @@ func (w *world) delete(key string) {
 	}
 }
 
+// expel deletes the record of a session, as somebody could do without the library. Only its leases are safe.
+func (w *world) expel(i int) {
+	n := &w.nodes[i]
+	delete(w.store.sessions, n.core.Session())
+	w.deleted = true
+	for k := range n.holds {
+		if h := &n.holds[k]; h.over == 0 {
+			h.deleted, h.kept = w.now, 0
+		}
+	}
+}
+
 // processOf returns the nodes of a node's process.
 func (w *world) processOf(i int) (nodes []int) {
 	for j := range w.nodes {
@@ -1140,14 +1163,21 @@ func (w *world) notify(notices []driver.Notice) {
 	}
 }
 
-// atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. The
-// exploration still covers every case, because no event between the execution and the answer would make a difference.
+// atOnce reports whether the command is answered as soon as it is executed, unless a fault delays the answer. For
+// readings of sessions, notices and announcements, no event between the execution and the answer would make a
+// difference. For a Register or a Heartbeat it would, if a command may then reach a deposed primary: its sender takes the
+// answer as proof that later commands do not.
 func (w *world) atOnce(l *letter) bool {
 	switch l.command.Op {
-	case core.Register, core.Heartbeat, core.Read, core.Keys, core.Notify, core.Announce:
-		return !l.answered && !w.nodes[l.node].frozen && w.cfg.Lanes > 2
+	case core.Register, core.Heartbeat:
+		if w.deposed > 0 {
+			return false
+		}
+	case core.Read, core.Keys, core.Notify, core.Announce:
+	default:
+		return false
 	}
-	return false
+	return !l.answered && !w.nodes[l.node].frozen && w.cfg.Lanes > 2
 }
 
 // execute makes the store execute a command. If replies is true, the reply to the command is then on its way.
@@ -1230,6 +1260,9 @@ func (w *world) arrive(m int) error {
 			h := &n.holds[i]
 			if h.id != c.ID {
 				continue
+			}
+			if h.missed == 0 && h.deleted != 0 && errors.Is(l.reply.Err, driver.ErrNotHeld) {
+				h.missed = w.now
 			}
 			if l.reply.Err == nil && h.ended == 0 && !l.reply.Holder.Until.Before(h.until) && h.over > w.now {
 				h.over, h.until = l.sent.Add(w.cfg.Hold(c.Lease)), l.reply.Holder.Until
@@ -1508,6 +1541,19 @@ func (w *world) freedByDeaths(next core.Instant) error {
 			}
 			if queued && all && next > learned.Add(longest) {
 				return fmt.Errorf("call %d of %s still waits %v after %s has learned that all sessions ahead are dead: %s", o.call.Call, name(i), longest, name(i), w)
+			}
+		}
+	}
+	return nil
+}
+
+// overlooked checks, before time passes until next, that no lease goes on for more than a heartbeat interval after an
+// Extend has found that its record was deleted, even if its session is lost.
+func (w *world) overlooked(next core.Instant) error {
+	for i := range w.nodes {
+		for _, h := range w.nodes[i].holds {
+			if n := &w.nodes[i]; !n.dead && !n.frozen && h.missed != 0 && h.ended == 0 && h.users > 0 && next.Sub(h.missed) > w.cfg.Heartbeat {
+				return fmt.Errorf("%s has not ended the lease of call %d, although its Extend found it deleted at %v: %+v", name(i), h.call.Call, h.missed, h)
 			}
 		}
 	}
