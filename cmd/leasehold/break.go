@@ -8,6 +8,7 @@ import (
 
 	"github.com/leasehold-go/leasehold/dsync"
 	"github.com/leasehold-go/leasehold/dsync/admin"
+	"github.com/leasehold-go/leasehold/internal/engine"
 	"github.com/leasehold-go/leasehold/internal/statusjson"
 	"github.com/spf13/cobra"
 )
@@ -47,27 +48,17 @@ if --timeout ran out first; with 118 if there is no such key; otherwise see "lea
 				return err
 			}
 			return untilSignal(cmd.Context(), func(ctx context.Context) error {
-				var before admin.Status
-				err := a.view(ctx, func(ctx context.Context, v *view) (err error) {
-					before, err = v.Status(ctx, args[0])
+				err := a.view(ctx, func(ctx context.Context, v *view) error { // a key in the wrong --db must not create a collection there
+					st, err := v.Status(ctx, args[0])
+					if err == nil && st.Kind == "" {
+						err = nothing(plain(args[0]) + ": no such key")
+					}
 					return err
 				})
-				switch {
-				case err != nil:
+				if err != nil {
 					return err
-				case before.Kind == "":
-					return nothing(plain(args[0]) + ": no such key")
-				case len(before.Holders) == 0 && asJSON:
-					return printJSON(a.stdout, breakJSON{Key: before.Key, Former: []formerJSON{}, Status: newKeyJSON(before)})
-				case len(before.Holders) == 0:
-					why := ""
-					if before.Sealed {
-						why = ": it is a once that is done; after leasehold forget it can run again"
-					}
-					fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
-					return nil
 				}
-				return a.breakKey(ctx, before, timeout, asJSON)
+				return a.breakKey(ctx, args[0], timeout, asJSON)
 			})
 		},
 	}
@@ -90,8 +81,8 @@ type formerJSON struct {
 	Outcome outcome `json:"outcome"`
 }
 
-// breakKey breaks a held key and prints what became of its holders.
-func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Duration, asJSON bool) (err error) {
+// breakKey breaks a key and prints what became of its holders.
+func (a *app) breakKey(ctx context.Context, key string, timeout time.Duration, asJSON bool) (err error) {
 	s, err := a.connect(ctx, dsync.Options{})
 	if err != nil {
 		return err
@@ -101,6 +92,24 @@ func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Du
 			err = bad
 		}
 	}()
+	inspector := admin.New(s)
+	if _, err := engine.Of(s).Register(ctx); err != nil { // as in Break: otherwise a deposed primary may answer, and hide a holder
+		return err
+	}
+	before, err := inspector.Status(ctx, key)
+	switch {
+	case err != nil:
+		return err
+	case len(before.Holders) == 0 && asJSON:
+		return printJSON(a.stdout, breakJSON{Key: before.Key, Former: []formerJSON{}, Status: newKeyJSON(before)})
+	case len(before.Holders) == 0:
+		why := ""
+		if before.Sealed {
+			why = ": it is a once that is done; after leasehold forget it can run again"
+		}
+		fmt.Fprintf(a.stdout, "%s: nobody holds it%s\n", plain(before.Key), why)
+		return nil
+	}
 	say := func(format string, args ...any) {
 		if !asJSON {
 			fmt.Fprintf(a.stdout, "%s: %s\n", plain(before.Key), fmt.Sprintf(format, args...))
@@ -116,7 +125,6 @@ func (a *app) breakKey(ctx context.Context, before admin.Status, timeout time.Du
 		defer cancel()
 	}
 	begin := time.Now()
-	inspector := admin.New(s)
 	broken := inspector.Break(within, before.Key)
 	took := time.Since(begin)
 	if broken != nil && !errors.Is(broken, context.DeadlineExceeded) {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -151,17 +152,51 @@ func TestBreakInterrupted(t *testing.T) {
 	})
 }
 
-// Breaking a key that nobody holds writes nothing.
-func TestBreakOfAFreeKeyWritesNothing(t *testing.T) {
+// Breaking a key that does not exist writes nothing, and breaking one that nobody holds leaves nothing behind.
+func TestBreakOfAFreeKey(t *testing.T) {
 	s := newScene(t)
-	for _, want := range []result{{exitNothing, "", "leasehold: k: no such key; is it another --db or --collection?\n"}, {0, "k: nobody holds it\n", ""}} {
-		before := s.Counts()
-		if got := command(t, s.Memory, "break", "k"); got != want {
-			t.Errorf("%+v, want %+v", got, want)
-		}
-		s.wrote(before)
-		s.release(s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
+	before := s.Counts()
+	if got, want := command(t, s.Memory, "break", "k"), (result{exitNothing, "", "leasehold: k: no such key; is it another --db or --collection?\n"}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
 	}
+	s.wrote(before)
+	s.release(s.acquire(claim("k", "a.1", driver.KindMutex, 1, 1)), driver.Release{})
+	if got, want := command(t, s.Memory, "break", "k"), (result{0, "k: nobody holds it\n", ""}); got != want {
+		t.Errorf("%+v, want %+v", got, want)
+	}
+	alone(t, s.Memory, "a", "b", "c")
+}
+
+// A deposedStore shows no holders until a session has registered, as a deposed primary may.
+type deposedStore struct {
+	*dsynctest.Memory
+	met atomic.Bool
+}
+
+func (s *deposedStore) Register(ctx context.Context, m driver.Member) (time.Time, error) {
+	s.met.Store(true)
+	return s.Memory.Register(ctx, m)
+}
+
+func (s *deposedStore) Load(ctx context.Context, key string, waiters int) (driver.State, error) {
+	st, err := s.Memory.Load(ctx, key, waiters)
+	if !s.met.Load() {
+		st.Holders = nil
+	}
+	return st, err
+}
+
+// break does not report a key as free because a deposed primary shows no holder.
+func TestBreakDoesNotBelieveADeposedPrimary(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &deposedStore{Memory: dsynctest.NewMemory()}
+		s, h := holding(t, store.Memory, "k")
+		defer s.Close(t.Context())
+		got := command(t, store, "break", "k")
+		if got.status != 0 || !strings.Contains(got.out, "released it") || h.Live() {
+			t.Errorf("%+v, want that the holder has released the key", got)
+		}
+	})
 }
 
 // After a signal, break exits with that signal's status and leaves nothing behind in the store.
