@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -39,8 +40,15 @@ func offset(ahead time.Duration) string {
 // A SteppedClock is a server's clock that can be set while the server runs.
 type SteppedClock struct {
 	t    testing.TB
-	file string // libfaketime reads it at each call for the time
+	file string // libfaketime reads it once in cacheTime
 }
+
+// cacheTime is how long libfaketime does not read a [SteppedClock]'s file again, in seconds. It could read it at each call
+// for the time, but a server then takes most of a core for nothing.
+const cacheTime = 1
+
+// Noticed is how long after [SteppedClock.Set] each server that runs has the new time.
+const Noticed = (cacheTime + 1) * time.Second // libfaketime compares whole seconds
 
 // NewSteppedClock returns a clock that initially agrees with this host's, and the environment
 // for a server that uses it. ok is false without libfaketime.
@@ -48,11 +56,11 @@ func NewSteppedClock(t testing.TB) (c *SteppedClock, env []string, ok bool) {
 	t.Helper()
 	c = &SteppedClock{t, filepath.Join(t.TempDir(), "ahead")}
 	c.Set(0)
-	env, ok = preload("FAKETIME_TIMESTAMP_FILE="+c.file, "FAKETIME_NO_CACHE=1")
+	env, ok = preload("FAKETIME_TIMESTAMP_FILE="+c.file, fmt.Sprint("FAKETIME_CACHE_DURATION=", cacheTime))
 	return c, env, ok
 }
 
-// Set steps the clock so that it is ahead of this host's clock by the given duration.
+// Set steps the clock so that it is ahead of this host's clock by the given duration: see [Noticed].
 func (c *SteppedClock) Set(ahead time.Duration) {
 	c.t.Helper()
 	next := c.file + ".next" // renamed below, so that the server never reads half a file
