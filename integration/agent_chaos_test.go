@@ -366,7 +366,7 @@ func TestAgentChaos(t *testing.T) {
 		lab.Skip(t, nil, err.Error())
 	}
 	bin := leasehold.path(t)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		const agents, each = 2, 4
 		r := newRoom(t, s)
 		operator := r.session(r.short(patient))

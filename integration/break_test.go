@@ -125,7 +125,7 @@ func TestForceIsQuick(t *testing.T) {
 // returns the keys with a prefix, in order.
 func TestL9Status(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(20 * time.Second)
 		opt.Host, opt.Name = "host of a", "a"

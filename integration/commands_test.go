@@ -89,7 +89,7 @@ func TestElectCommand(t *testing.T) {
 // holder, a queue and an expired session. If the collection does not exist, these commands don't create it.
 func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)
 		run := func(found bool) {
@@ -149,7 +149,7 @@ func TestReadOnlyCommandsWriteNothing(t *testing.T) {
 // behind.
 func TestBreakCommand(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		holder := r.session(r.short(patient))
 		h := lock(t, holder.Mutex("key"))
@@ -172,7 +172,7 @@ func TestBreakCommand(t *testing.T) {
 // except to break a key if that is allowed.
 func TestServeCommand(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)
 		holder := exec.Command(spy.bin, "run", "--uri", r.URI, "--db", r.DB, "--ttl", patient.String(), "--connect-timeout", "1m", "fleet/key", "--", "sleep", "300")

@@ -82,7 +82,7 @@ func (c *copier) again(t *testing.T, commands []bson.Raw) {
 // State.Final, the copies change nothing. Otherwise the copies acquire the key again, and Discard releases the key to
 // the next waiter.
 func TestB31CopiesOfRequests(t *testing.T) {
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		c := newCopier(r)
 		n := 0

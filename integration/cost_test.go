@@ -443,7 +443,7 @@ func TestB11NoDuplicateKeys(t *testing.T) {
 	if testkit.Long() {
 		wait = time.Minute // as B11 requires
 	}
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(30 * time.Second) // a container can stall on a busy machine, but not for that long
 		held := lock(t, warm(t, r.session(opt), "noise"))

@@ -50,7 +50,7 @@ func doctor(t *testing.T, uri string, args ...string) (status int, found map[str
 // only, and leaves what every session leaves: the record of the probe. With a pool of two it says so, and still measures.
 func TestDoctorCommand(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		spy := newSpy(r)
 		for range 2 { // the server has passed the probe before the second time

@@ -38,7 +38,7 @@ func TestCappedCollection(t *testing.T) {
 // with a greater token. A Once that had succeeded runs again. No process has to be restarted.
 func TestDroppedCollection(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(patient)
 		lost := make(chan error, 1)

@@ -280,7 +280,7 @@ func TestElectionStepDown(t *testing.T) {
 // lapsed.
 func TestB16ResignAndRestart(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := dsync.Options{TTL: 10 * time.Second, PollInterval: time.Minute, Name: "node"}
 		sa := r.session(opt)

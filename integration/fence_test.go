@@ -84,7 +84,7 @@ func TestFence(t *testing.T) {
 		}, func(by int64) map[string]any { return map[string]any{"fence": by, "by": by, "note": "x"} }},
 	}
 	const seen = int64(5000)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		coll, orders := r.orders()
 		ctx := t.Context()
@@ -201,7 +201,7 @@ func matched(res *mongo.UpdateResult, err error) (int64, error) {
 // If writers compete, their writes are applied in the order of the tokens, and refused writes leave no trace.
 func TestFenceConcurrentWriters(t *testing.T) {
 	const writers, writes = 8, 25
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		coll, orders := r.orders()
 		tokens := lab.Rand(t.Name()).Perm(writers * writes)

@@ -37,7 +37,7 @@ func sweep(t *testing.T, s driver.Store, retention time.Duration) (deleted int64
 // B08: tokens grow over 1,000 holds of a key, even if the key's record was deleted in between.
 func TestB08TokensGrow(t *testing.T) {
 	const cycles, every = 1000, 50
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store := r.store()
 		m := r.session(r.short(10 * time.Second)).Mutex("cycles")
@@ -152,7 +152,7 @@ func firsts(ids []string) []string {
 
 // B22: Sweep deletes idle records, but none that are in use.
 func TestB22CleanUp(t *testing.T) {
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		store, raw := r.store(), r.raw()
 		opt := r.short(10 * time.Second)

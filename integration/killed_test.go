@@ -18,7 +18,7 @@ import (
 func TestB06KilledHolder(t *testing.T) {
 	t.Parallel()
 	const rounds = 3
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		opt := r.short(2 * time.Second)
 		store := r.store()

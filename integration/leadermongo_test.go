@@ -19,7 +19,7 @@ import (
 // make a client of its own. S2: every process can read the published value.
 func TestS5ElectionStraightFromADatabase(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		client := r.Client(t)
 		opt := &leadermongo.Options{

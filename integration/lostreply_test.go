@@ -184,7 +184,7 @@ func lostExpire(t *testing.T, f fault) {
 // anything.
 func TestB31LateRequest(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		var lost losses

@@ -228,7 +228,7 @@ func TestNoticesUnderFaults(t *testing.T) {
 	t.Parallel()
 	const sessions, ttl = 4, time.Minute
 	const turns, most = 20, 400 // if turns rarely overlap, few notices are sent and more turns are needed: at most this many
-	lab.Each(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{Notices: true}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var faults atomic.Int64
 		var holders, last, taken atomic.Int64

@@ -17,7 +17,7 @@ import (
 // Readers in several processes hold an RWMutex together, but a writer holds it alone.
 func TestRWMutex(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var readers, writers, together atomic.Int64
 		var wg sync.WaitGroup
@@ -106,7 +106,7 @@ func TestB20ExpiredReadersAndWriters(t *testing.T) {
 // it gets an error with both sizes.
 func TestSemaphore(t *testing.T) {
 	const processes, goroutines, rounds = 3, 4, 5
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var held, most atomic.Int64
 		var wg sync.WaitGroup
@@ -162,7 +162,7 @@ func TestSemaphore(t *testing.T) {
 // With Once, a function succeeds once in the whole fleet. The other processes wait for the run, and its result is kept.
 func TestOnce(t *testing.T) {
 	const processes, goroutines = 3, 5
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		var runs atomic.Int64
 		var wg sync.WaitGroup
@@ -199,7 +199,7 @@ func TestOnce(t *testing.T) {
 // get their turns, and tokens grow with each hold.
 func TestHandOff(t *testing.T) {
 	const processes, goroutines, rounds = 3, 8, 200
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		mon := newMonitor(r.DB)
 		var wg sync.WaitGroup
@@ -252,7 +252,7 @@ func onKeyName(key string) func(command) bool {
 // it. If the server has notices, the key is released before any poll or heartbeat.
 func TestLinger(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		pushes := s.Has(server.Need{Notices: true})
 		mon := newMonitor(r.DB)

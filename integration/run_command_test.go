@@ -324,7 +324,7 @@ func gone(pid int) bool {
 // error, and leaves nothing behind in the store.
 func TestCommandBadInput(t *testing.T) {
 	bin := leasehold.path(t)
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		good := []string{"--uri", r.URI, "--db", r.DB}
 		nobody := []string{"--uri", "mongodb://127.0.0.1:9/?directConnection=true", "--connect-timeout", "500ms"}

@@ -6,13 +6,10 @@ import (
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync"
-	"github.com/leasehold-go/leasehold/dsync/driver"
-	"github.com/leasehold-go/leasehold/dsync/dsynctest"
 	dsyncmongo "github.com/leasehold-go/leasehold/dsync/mongo"
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/mongod"
-	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
@@ -65,27 +62,6 @@ func (r *room) through(t *testing.T, m *mongod.Member, a, b *dsync.Session) {
 		t.Fatal(err)
 	}
 	r.takeTurns(t, "turns", a, b)
-}
-
-// The conformance suite passes with the collection sharded by its hashed _id. The collections of
-// notices are not sharded, because capped collections can't be.
-func TestStoreSharded(t *testing.T) {
-	lab.Each(t, server.Need{Sharded: true}, func(t *testing.T, s *server.Server) {
-		r := newRoom(t, s)
-		s.Shard(t, r.DB, collection)
-		store := r.exactStore()
-		dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
-
-		if s.Cluster() == nil {
-			return // the addresses of the cluster's shards are unknown
-		}
-		for _, uri := range s.Oplogs() {
-			coll := server.Connect(t, uri).Database(r.DB).Collection(collection)
-			if n, err := coll.CountDocuments(t.Context(), bson.D{}); err != nil || n == 0 {
-				t.Errorf("%d records on %s, %v: want some on every shard", n, uri, err)
-			}
-		}
-	})
 }
 
 // If the collection is sharded by its hashed _id, waiters for a mutex are notified of their

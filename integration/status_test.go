@@ -21,7 +21,7 @@ import (
 func TestStatusOfManyKeys(t *testing.T) {
 	const keys = 10_000
 	const pagesOfAll = 13 // pages of 100, 200, 400, 800 and then 1,000 keys; the last page is not full
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		r.manyKeys(map[string]int{"before/": 1_000, "many/": keys, "n/": 1_000})
 		spy := newSpy(r)

@@ -16,16 +16,37 @@ import (
 	"github.com/leasehold-go/leasehold/integration/internal/proxy"
 	"github.com/leasehold-go/leasehold/integration/internal/server"
 	"github.com/leasehold-go/leasehold/internal/storecmd"
+	"github.com/leasehold-go/leasehold/internal/testkit"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/event"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
 )
 
+// On a cluster, the collection is sharded by its hashed _id. The collections of notices are not sharded, because capped
+// collections can't be. Whole proofs run the suite with an unsharded collection, too.
 func TestStore(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		r := newRoom(t, s)
-		store := r.exactStore()
-		dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
+		conforms := func(shard bool) {
+			r := newRoom(t, s)
+			if shard {
+				s.Shard(t, r.DB, collection)
+			}
+			store := r.exactStore()
+			dsynctest.TestStore(t, func(*testing.T) driver.Store { return store })
+			if !shard || s.Cluster() == nil {
+				return // the addresses of the cluster's shards are unknown
+			}
+			for _, uri := range s.Oplogs() {
+				coll := server.Connect(t, uri).Database(r.DB).Collection(collection)
+				if n, err := coll.CountDocuments(t.Context(), bson.D{}); err != nil || n == 0 {
+					t.Errorf("%d records on %s, %v: want some on every shard", n, uri, err)
+				}
+			}
+		}
+		sharded := s.Has(server.Need{Sharded: true})
+		if conforms(sharded); sharded && testkit.Long() {
+			conforms(false)
+		}
 	})
 }
 

@@ -16,7 +16,7 @@ import (
 // is refused.
 func TestTransfer(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

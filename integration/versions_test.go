@@ -26,7 +26,7 @@ import (
 // The proxy works. Otherwise other tests could pass without testing anything.
 func TestProxy(t *testing.T) {
 	t.Parallel()
-	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
+	lab.One(t, server.Need{}, func(t *testing.T, s *server.Server) {
 		r := newRoom(t, s)
 		p := r.proxy()
 		// Switch off retries: with them, the driver would hide a lost command.
