@@ -93,7 +93,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 				if c.session.heartbeat < cl.doubted {
 					c.heartbeatSoon()
 				}
-			case cl.in(shown, c.storeClock()):
+			case cl.in(shown, c.clockAt(l.at)): // an Extend may have moved the end since then
 				cl.doubted = 0
 			default:
 				c.missing(cl, l.acked)

@@ -215,6 +215,29 @@ func TestLookShowsALeaseThatIsOver(t *testing.T) {
 	r.says("still over", "End 1: "+deleted)
 }
 
+// A look shows a lease's end as of its beginning. If an Extend moves that end while the look is under way, the lease goes
+// on, even if the end that the look shows has come before its answer does.
+func TestLateLook(t *testing.T) {
+	r := newRig(t)
+	r.leased()
+	extend := func() (until time.Time) {
+		until = r.clock().Add(6 * time.Second)
+		r.extending()
+		r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
+		return until
+	}
+	r.pass(2 * time.Second)
+	until := extend()
+	r.looking()
+	r.pass(time.Second)
+	extend()
+	r.beat()
+	extend()
+	r.pass(until.Sub(r.clock()) + time.Second)
+	r.shown(-time.Second)
+	r.says("the end that was shown has come", "")
+}
+
 // A look that began before a doubt does not end it.
 func TestLookFromBeforeTheDoubt(t *testing.T) {
 	r := newRig(t)
