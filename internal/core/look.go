@@ -14,10 +14,11 @@ import (
 // reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
 // has really lost a claim.
 type looks struct {
-	keys  []string // keys that the look under way reads; nil: none is under way
-	at    Instant  // when that look was sent
-	acked uint64   // session.acked at that time
-	turns []uint64 // the rotation: numbers of claims, some of which are gone; the next to be read comes first
+	keys   []string // keys that the look under way reads; nil: none is under way
+	at     Instant  // when that look was sent
+	acked  uint64   // session.acked at that time
+	failed int      // consecutive looks that failed while a claim was in doubt
+	turns  []uint64 // the rotation: numbers of claims, some of which are gone; the next to be read comes first
 }
 
 // maxLook is the most keys that one look reads. MongoDB reads that many in a few milliseconds. A session that holds at
@@ -66,7 +67,8 @@ func (c *Core) look() {
 	}
 }
 
-// looked handles the reply to a look. If the look failed, the next heartbeat starts another.
+// looked handles the reply to a look. If the look failed, the next heartbeat starts another. While a claim is in doubt, that
+// heartbeat comes after a pause: the holder of the claim should not wait for a whole heartbeat interval.
 func (c *Core) looked(s *sent, r *Reply) {
 	if s.Session != c.session.id {
 		return
@@ -74,8 +76,14 @@ func (c *Core) looked(s *sent, r *Reply) {
 	l := c.looks
 	c.looks.keys = nil
 	if r.Err != nil {
+		if slices.ContainsFunc(c.inDoubt(), c.watched) {
+			c.session.due = min(c.session.due, c.now.Add(c.cfg.pause(l.failed)))
+			c.looks.failed++
+		}
 		return
 	}
+	c.looks.failed = 0
+	again := false
 	states := make(map[string]*driver.State, len(r.States))
 	for i := range r.States {
 		states[r.States[i].Key] = &r.States[i]
@@ -90,9 +98,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 			switch cl := c.claims[n]; {
 			case !c.watched(cl) || cl.granted >= l.at:
 			case cl.doubted > l.acked: // the look began too early to decide
-				if c.session.heartbeat < cl.doubted {
-					c.heartbeatSoon()
-				}
+				again = again || cl.doubted <= c.session.acked
 			case cl.in(shown, c.clockAt(l.at)): // an Extend may have moved the end since then
 				cl.doubted = 0
 			default:
@@ -100,6 +106,9 @@ func (c *Core) looked(s *sent, r *Reply) {
 			}
 		}
 		c.work()
+	}
+	if again {
+		c.look()
 	}
 }
 

@@ -254,6 +254,49 @@ func TestLookFromBeforeTheDoubt(t *testing.T) {
 	r.says("a look after it", "End 1: "+deleted)
 }
 
+// If a heartbeat that was sent in doubt is acknowledged while an earlier look is under way, that look's answer starts the
+// look that decides.
+func TestLookAfterALateLook(t *testing.T) {
+	r := newRig(t)
+	r.leasedLong()
+	r.extending()
+	r.looking()
+	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.answer("Heartbeat", core.Reply{})
+	r.says("a look is under way", "")
+	r.shown(time.Minute)
+	r.says("the look from before", "Keys")
+	r.answer("Keys", core.Reply{})
+	r.says("a look after it", "End 1: "+deleted)
+}
+
+// If a look has no answer while a claim is in doubt, another follows a heartbeat after a pause, which grows. Otherwise it
+// follows the next heartbeat.
+func TestLookWithoutAnAnswer(t *testing.T) {
+	for _, doubt := range []bool{false, true} {
+		r := newRig(t)
+		r.cfg.Backoff = 2 * time.Second
+		r.leasedLong()
+		r.extending()
+		r.looking()
+		pauses := []time.Duration{r.cfg.Heartbeat, r.cfg.Heartbeat}
+		if doubt {
+			r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+			r.answer("Heartbeat", core.Reply{})
+			pauses = []time.Duration{r.cfg.Retry * 3 / 4, r.cfg.Backoff * 3 / 4}
+		}
+		for _, pause := range pauses {
+			r.answer("Keys", noAnswer)
+			r.pass(pause - aMoment)
+			r.says("before the pause is over", "")
+			r.pass(aMoment)
+			r.says("the pause is over", "Heartbeat")
+			r.answer("Heartbeat", core.Reply{})
+			r.says("acknowledged", "Keys")
+		}
+	}
+}
+
 // A claim that waits for a lease to end requests again when the lease is over.
 func TestWaiterForTheEndOfALease(t *testing.T) {
 	r := newRig(t)

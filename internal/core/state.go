@@ -151,6 +151,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.put(uint64(p.applied.Term))
 		w.put(p.applied.Time)
 	}
+	w.put(uint64(min(c.looks.failed, 8)))
 	if w.flags(c.looks.keys != nil); c.looks.keys != nil {
 		w.at(c.looks.at)
 		for _, cl := range c.inDoubt() {
