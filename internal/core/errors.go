@@ -11,9 +11,9 @@ import (
 	"github.com/leasehold-go/leasehold/internal/rfc3339"
 )
 
-// notThere reports whether cause means that the store no longer has the claim.
+// notThere reports whether cause means that the store may no longer have the claim.
 func notThere(cause error) bool {
-	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed)
+	return errors.Is(cause, ErrRecordDeleted) || errors.Is(cause, ErrNotRenewed) || errors.Is(cause, driver.ErrSessionExpired)
 }
 
 // HeldError returns the error for a call that found the key held, or free but with waiters.

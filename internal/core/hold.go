@@ -265,8 +265,8 @@ func (c *Core) extended(e Extended) {
 		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
 	case errors.Is(e.Err, driver.ErrNotHeld) && c.watched(cl): // a deposed primary may have answered
 		c.missing(cl, 0)
-	case errors.Is(e.Err, driver.ErrNotHeld): // no look would find out
-		c.fire(cl, excluded, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
+	case errors.Is(e.Err, driver.ErrNotHeld): // no look would find out; but if a deposed primary has answered, the store has the lease
+		c.fire(cl, deleted, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
 	case e.Err != nil:
 	case !e.Until.Before(cl.until):
 		cl.until = e.Until

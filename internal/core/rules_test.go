@@ -169,9 +169,9 @@ func TestReleaseOfADoubtedLeaseAfterTheLoss(t *testing.T) {
 }
 
 // A held lease in doubt ends with its session, because nothing would find out any more whether the store has it: if
-// somebody has deleted both records, another may hold the key.
+// somebody has deleted both records, another may hold the key. But if the doubt came from a deposed primary, the store has
+// the lease, so it is released after the grace.
 func TestHeldLeaseInDoubtEndsWithItsSession(t *testing.T) {
-	const gone = "End 1: " + deleted + ": dsync: session expired, Freed 1"
 	for name, doubt := range map[string]core.Event{
 		"Extend":  core.Extended{Claim: 1, Err: driver.ErrNotHeld},
 		"Publish": core.NotHeld{Claim: 1},
@@ -179,13 +179,33 @@ func TestHeldLeaseInDoubtEndsWithItsSession(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.leasedLong()
+			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Minute}})
 			r.extending()
 			r.step(doubt)
 			r.says("not held", "Heartbeat")
 			r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
-			r.says("the session has expired", gone)
+			r.says("the session has expired", "End 1: the store did not show the lease, and its session has ended: dsync: session expired")
+			r.done(1)
+			r.says("done", "Release")
+			if id := r.sent["Release"].Session; id != "s" {
+				t.Errorf("the release is sent for session %q, want s", id)
+			}
 		})
 	}
+}
+
+// A lease that has outlived its session is lost as soon as the store says that it does not have it, but is released all the
+// same, because a deposed primary may have said so.
+func TestOutlivedLeaseThatIsNotHeldIsReleased(t *testing.T) {
+	r := newRig(t)
+	r.leasedLong()
+	r.deadline()
+	r.extending()
+	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.pass(r.cfg.Grace)
+	r.says("the grace is over", "Release")
+	r.answer("Release", core.Reply{Found: true})
+	r.says("the store had it", "Freed 1")
 }
 
 // looking makes the Core read the held lease, whose Extend may have no answer yet, and returns the number of the Keys.

@@ -237,7 +237,7 @@ func (c *Core) lose(cause error) {
 	if m := c.messages[c.topics[topic{op: Announce}]]; m != nil {
 		c.forgetMessage(m)
 	}
-	ending := c.those(func(cl *claim) bool { // and leases in doubt, because nothing would resolve the doubt any more
+	ending := c.those(func(cl *claim) bool { // and leases in doubt: nothing would resolve the doubt any more
 		return cl.request.Session == s.id && (!cl.outlives() || cl.state == held && cl.doubted > 0)
 	})
 	lost := 0
@@ -248,11 +248,11 @@ func (c *Core) lose(cause error) {
 		case windingDown, leaving:
 			c.noteUnreleased(cl, cause)
 		}
-		x := args{cause: cause}
-		if cl.outlives() {
-			x.cause = fmt.Errorf("%w: %w", ErrRecordDeleted, cause)
+		if cl.outlives() { // the store may have it, so it is released
+			c.fire(cl, deleted, args{cause: fmt.Errorf("the store did not show the lease, and its session has ended: %w", cause)})
+		} else {
+			c.fire(cl, sessionEnd, args{cause: cause})
 		}
-		c.fire(cl, sessionEnd, x)
 	}
 	c.do(SessionLost{s.id, lost, cause})
 	c.beginAdmitted()

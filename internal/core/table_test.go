@@ -680,7 +680,7 @@ var tableCases = []tableCase{
 		r.answer("Heartbeat", core.Reply{})
 		r.answer("Keys", core.Reply{})
 	}, "windingDown", "End 1: " + deleted},
-	{"held for a long lease", "session lost, and not held any more", func(r *rig) { r.deadline(); r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "lost", "End 1: " + deleted + ": dsync: not held, Freed 1"},
+	{"held for a long lease", "session lost, and not held any more", func(r *rig) { r.deadline(); r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "windingDown", "End 1: " + deleted + ": dsync: not held"},
 	{"held for a long lease", "not held any more, and over by the store's clock", func(r *rig) {
 		r.beat()
 		r.answerAhead(2 * time.Minute)

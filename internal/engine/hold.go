@@ -414,8 +414,9 @@ func (h *Hold) PublishLater(value []byte) {
 }
 
 // Extend renews a fixed lease for its duration, counted from now by the store's clock, and returns the new end of the
-// lease. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's, which can be
-// driver.ErrNotHeld.
+// lease. It makes one attempt. The error is [ErrLost] if the hold is over, ctx's error, or the store's. After
+// driver.ErrNotHeld, a lease that has outlived its session is lost at once; otherwise it is lost once a reading confirms
+// that the store does not have it.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()

@@ -3,7 +3,6 @@ package explore
 import (
 	"errors"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -68,11 +67,9 @@ func (w *world) forgetDeposed() {
 }
 
 // reaches reports whether the command may be executed by the deposed primary. It may not if its process had sent it
-// after the new primary answered a heartbeat or a registration. An Extend of a lease that has outlived its session may
-// not either: the Core believes at once that the store does not have such a lease.
+// after the new primary answered a heartbeat or a registration.
 func (w *world) reaches(l *letter) bool {
-	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && !l.copies && !l.met &&
-		(l.command.Op != core.Asked || strings.HasPrefix(claimOf(l.command.Command).ID, w.nodes[l.node].core.Session()+"."))
+	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && !l.copies && !l.met
 }
 
 // deposedIsOver reports whether no command can reach the deposed primary any more.

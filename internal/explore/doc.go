@@ -38,7 +38,8 @@
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
-//   - No hold ends because of a stale reading, or because the record of another key was deleted.
+//   - No hold ends because of a stale reading, or because the record of another key was deleted. The exception is
+//     a lease that has outlived its session. If the store has a lease that ended so, it is released.
 //   - Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later, if there are no faults.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,

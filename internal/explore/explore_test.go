@@ -609,6 +609,11 @@ func breakAstray(what string) bool {
 		strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "B's Load")
 }
 
+// extendAstray leaves out all commands to the deposed primary except A's Extends while it holds its lease.
+func extendAstray(what string) bool {
+	return strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "A's Asked")
+}
+
 // dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.
 func dying(what string) bool { return inHaste(what) || what == "A unlocks" || what == "B crashes" }
 
@@ -793,6 +798,7 @@ func settings() []setting {
 		{name: "a deposed primary reads what is held", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: readAstray},
 		{name: "a deposed primary, two calls of Break", budget: budget{failOvers: 1, deposed: 1}, processes: [][]caller{{mutex(1)}, {breaker(), breaker()}}, set: deafRouted, without: breakAstray},
 		{name: "a deposed primary, a lease", budget: budget{failOvers: 1, deposed: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
+		{name: "a deposed primary, a lease of an expired session", budget: budget{failOvers: 1, deposed: 1, extends: 1, expels: 1}, processes: each(mutex(1).lease(45 * time.Second)), set: eager, without: extendAstray},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},

@@ -289,7 +289,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && (h.over == 0 || n.core.Session() == session) {
+			if watched := h.over == 0 || strings.HasPrefix(h.id, session+"."); errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && watched {
 				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
