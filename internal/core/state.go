@@ -129,7 +129,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	for _, id := range sortedKeys(c.others) {
 		if o := c.others[id]; needed[id] {
 			w.put(name.Session(id))
-			w.at(max(o.lapses, now-1))
+			w.at(max(o.lapses, now.Add(-c.cfg.TTL/10))) // as long as a waiter's stagger after it may run: see claimState
 			w.flags(o.underWay)
 			w.put(uint64(o.standing)<<4 | uint64(min(o.failed, 8)))
 		}

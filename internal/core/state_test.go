@@ -42,6 +42,25 @@ func TestStateShowsADoubt(t *testing.T) {
 	}
 }
 
+// Cores that differ only in when a session ahead has lapsed have different states while the waiter's stagger after that
+// lapse is not over. The first session ahead sets the waiter's timer, but once it has died, the other's lapse counts.
+func TestStateShowsALapse(t *testing.T) {
+	var states [2][]byte
+	for i := range states {
+		r := newRig(t)
+		r.joining()
+		r.answer("Acquire", r.behind(3, "p")) // a stagger of 360 ms
+		ahead := r.members(5*time.Second, "o", "p")
+		ahead.Members[1].TTL += time.Duration(i) * 100 * time.Millisecond
+		r.answer("Read", ahead)
+		r.pass(5200 * time.Millisecond)
+		states[i] = r.c.State(nil, r.now, plainNames{})
+	}
+	if bytes.Equal(states[0], states[1]) {
+		t.Error("the state does not show when the session has lapsed")
+	}
+}
+
 // Events of a Core do not change its clone.
 func TestCloneIsNotAffected(t *testing.T) {
 	for i := range tableCases {
