@@ -232,6 +232,16 @@ func TestBreakDuringAHeartbeatWithoutAnAnswer(t *testing.T) {
 	r.says("the second heartbeat", "Load")
 }
 
+// If the store refuses the heartbeat for which a Break waits, the Break ends with that error, as with a refused
+// registration.
+func TestBreakWhoseHeartbeatIsRefused(t *testing.T) {
+	r := newRig(t)
+	r.registeredToBreak()
+	r.says("a Break", "Heartbeat")
+	r.answer("Heartbeat", core.Reply{Err: driver.ErrRefused})
+	r.says("refused", "Deliver 2: dsync: refused by the store")
+}
+
 // A Break makes a running listener listen for changes of the key, too.
 func TestListenerOfABreak(t *testing.T) {
 	r := newRig(t)

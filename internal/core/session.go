@@ -148,8 +148,10 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 		ss.due = c.now.Add(c.cfg.pause(ss.failed))
 		ss.failed++
 		ss.why = r.Err
-		if len(c.breaksWaiting()) > 0 {
-			c.failure = r.Err
+		for _, cl := range c.breaksWaiting() {
+			if c.failure = r.Err; errors.Is(r.Err, driver.ErrRefused) {
+				c.fire(cl, refused, args{cause: r.Err})
+			}
 		}
 		c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now), Err: r.Err})
 		return
