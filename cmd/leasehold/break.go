@@ -48,7 +48,9 @@ if --timeout ran out first; with 118 if there is no such key; otherwise see "lea
 				return err
 			}
 			return untilSignal(cmd.Context(), func(ctx context.Context) error {
-				err := a.view(ctx, func(ctx context.Context, v *view) error { // a key in the wrong --db must not create a collection there
+				// A registration in the wrong --db would create a collection there, so "no such key" is believed without
+				// one. A deposed primary, too, says so of a key that was first used after the fail-over.
+				err := a.view(ctx, func(ctx context.Context, v *view) error {
 					st, err := v.Status(ctx, args[0])
 					if err == nil && st.Kind == "" {
 						err = nothing(plain(args[0]) + ": no such key")
@@ -92,11 +94,14 @@ func (a *app) breakKey(ctx context.Context, key string, timeout time.Duration, a
 			err = bad
 		}
 	}()
-	inspector := admin.New(s)
-	if _, err := engine.Of(s).Register(ctx); err != nil { // as in Break: otherwise a deposed primary may answer, and hide a holder
-		return err
+	within := ctx
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
 	}
-	before, err := inspector.Status(ctx, key)
+	begin := time.Now()
+	before, err := beforeBreak(within, s, key)
 	switch {
 	case err != nil:
 		return err
@@ -118,13 +123,7 @@ func (a *app) breakKey(ctx context.Context, key string, timeout time.Duration, a
 	for _, h := range before.Holders {
 		say("asking %s to release it; token %d, held since %s", describe(h), h.Token, stamp(h.Since))
 	}
-	within := ctx
-	if timeout > 0 {
-		var cancel context.CancelFunc
-		within, cancel = context.WithTimeout(ctx, timeout)
-		defer cancel()
-	}
-	begin := time.Now()
+	inspector := admin.New(s)
 	broken := inspector.Break(within, before.Key)
 	took := time.Since(begin)
 	if broken != nil && !errors.Is(broken, context.DeadlineExceeded) {
@@ -158,6 +157,28 @@ func (a *app) breakKey(ctx context.Context, key string, timeout time.Duration, a
 	}
 	return &failure{exitTimeout, fmt.Errorf("%d of %d still hold %s after %v; they were notified and will release it; check with: leasehold status --exact %s",
 		holding, len(before.Holders), plain(before.Key), timeout, plain(before.Key))}
+}
+
+// beforeBreak returns the status of the key before it is broken. It registers s first, as Break does: otherwise a deposed
+// primary may answer, and hide a holder. During a fail-over either command may fail, so both are repeated until ctx ends,
+// unless the store refuses them.
+func beforeBreak(ctx context.Context, s *dsync.Session, key string) (st admin.Status, err error) {
+	for last := ""; ; {
+		if _, err = engine.Of(s).Register(ctx); err == nil {
+			st, err = admin.New(s).Status(ctx, key)
+		}
+		if err == nil || errors.Is(err, dsync.ErrRefused) {
+			return st, err
+		}
+		if ctx.Err() == nil {
+			last = "; the store's last error: " + err.Error()
+		}
+		select {
+		case <-time.After(500 * time.Millisecond):
+		case <-ctx.Done():
+			return st, fmt.Errorf("it is not known who holds %s: %w%s", plain(key), ctx.Err(), last)
+		}
+	}
 }
 
 // An outcome is what became of a holder that was asked to release a key.

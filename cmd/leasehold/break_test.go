@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -197,6 +198,53 @@ func TestBreakDoesNotBelieveADeposedPrimary(t *testing.T) {
 			t.Errorf("%+v, want that the holder has released the key", got)
 		}
 	})
+}
+
+// A failingStore fails to register a session, with the error err, as many times as fails says.
+type failingStore struct {
+	*dsynctest.Memory
+	fails atomic.Int64
+	err   error
+}
+
+func (s *failingStore) Register(ctx context.Context, m driver.Member) (time.Time, error) {
+	if s.fails.Add(-1) >= 0 {
+		return time.Time{}, s.err
+	}
+	return s.Memory.Register(ctx, m)
+}
+
+// If break can't register at first, because the store fails over, it tries again until its --timeout runs out, or until the
+// store refuses.
+func TestBreakDuringAFailOver(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		fails  int64
+		err    error
+		status int
+		says   string
+	}{
+		{"a few failures", 3, errors.New("no primary"), 0, ""},
+		{"failures until the timeout", 1000, errors.New("no primary"), exitTimeout, "no primary"},
+		{"refused", 1000, driver.ErrRefused, exitRefused, "refused"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := &failingStore{Memory: dsynctest.NewMemory(), err: c.err}
+				s, h := holding(t, store.Memory, "k")
+				defer s.Close(t.Context())
+				store.fails.Store(c.fails)
+				begin := time.Now()
+				got := command(t, store, "break", "--timeout", "1m", "k")
+				if got.status != c.status || !strings.Contains(got.err, c.says) || h.Live() != (c.status != 0) {
+					t.Errorf("%+v, and the hold is live: %t; want status %d and an error with %q", got, h.Live(), c.status, c.says)
+				}
+				if took := time.Since(begin); (c.status == exitTimeout) != (took >= time.Minute) || took > 62*time.Second {
+					t.Errorf("break took %v", took)
+				}
+			})
+		})
+	}
 }
 
 // After a signal, break exits with that signal's status and leaves nothing behind in the store.
