@@ -23,9 +23,10 @@ func New(s *dsync.Session) *Inspector { return &Inspector{engine.Of(s)} }
 // Lost channel closes, and the cause is [dsync.ErrRevoked]) and then has its session's grace to stop and unlock. After
 // that the first waiter gets the key. The key is never taken from a holder that was not notified. If the holder's
 // process can't be reached, Break waits until the hold's fixed end or, if it has none, until the holder's session
-// expires. If nobody holds key, Break changes nothing. It costs a read, after a heartbeat or, if the session is not
-// registered, its registration: a read alone might be answered by a deposed primary, which does not know the latest
-// holders. Nobody holds a key that a [dsync.Once] has sealed; see [Inspector.Forget].
+// expires. If nobody holds key, Break changes nothing. It costs a read, after a heartbeat (as after each, the session
+// then reads up to 500 of the keys that it holds) or, if the session is not registered, its registration: a read alone
+// might be answered by a deposed primary, which does not know the latest holders. Nobody holds a key that a [dsync.Once]
+// has sealed; see [Inspector.Forget].
 //
 // A process that listens for notices is notified at once, any other process with its next
 // heartbeat. Where the store can notify, a process listens once it has held something for a second:

@@ -159,7 +159,7 @@ func numberOf(id string) (n uint64, session string) {
 
 // doubt puts the claim in doubt until a heartbeat or registration that is sent from now on has been acknowledged: one
 // under way may have been executed before a fail-over, and what a deposed primary answers after that is stale. doubted
-// is the lowest number that its command can have.
+// is the lowest number that such a heartbeat or registration can have.
 func (c *Core) doubt(cl *claim) {
 	cl.doubted = c.last.send + 1
 	c.doubted = append(c.doubted, cl.number)

@@ -99,10 +99,10 @@ func (c *Core) stagger(position int) time.Duration {
 	return d + time.Duration(c.cfg.Rand(int64(d)+1))
 }
 
-// lookAhead sets the timer of a waiting claim to the next poll or, if earlier, to a stagger after a session ahead may have
-// lapsed or, if that is later, after the wait began. The stagger does not count from now: what the waiter learns meanwhile
-// must not postpone its look. If a session ahead has expired and the last request did not name it, the claim is requested
-// again at once.
+// lookAhead sets the timer of a waiting claim to the next poll or, if that is earlier, to when the claim may look at a
+// session ahead: a stagger after that session may have lapsed, but no earlier than a stagger after the wait began. The
+// stagger does not count from now: what the waiter learns meanwhile must not postpone its look. If a session ahead has
+// expired and the last request did not name it, the claim is requested again at once.
 func (c *Core) lookAhead(cl *claim) {
 	w := cl.wait
 	if c.newlyExpired(w) {
