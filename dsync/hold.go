@@ -120,11 +120,9 @@ func (h *Hold) Progress(limit time.Duration) error { return h.h.Progress(limit) 
 // not a lease. Lost closes earlier, by margin plus grace.
 func (h *Hold) Until() time.Time { return h.h.Until() }
 
-// Extend renews a lease for its duration, counted from now by the store's clock, and returns the new end. It makes
-// one attempt. The error is [ErrLost] if the hold is over. It is [driver.ErrNotHeld] if the store says that it does not
-// have the lease. A deposed primary may say so, too, so the hold ends only when a reading after a heartbeat confirms
-// it, or the session is lost. A lease that has outlived its session ends at once. After another error the lease may
-// have been renewed; call Extend again. It is an error if the hold is not a lease.
+// Extend makes one attempt to renew a lease for its duration, counted from now by the store's clock, and returns the
+// new end. The error is [ErrLost] if the hold is over. [driver.ErrNotHeld] ends the hold soon, unless a deposed primary
+// answered. After others the lease may have been renewed; call Extend again. Only a lease can be extended.
 func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if h.h.Until().IsZero() {
 		return time.Time{}, fmt.Errorf("dsync: extend %q: this hold is not a lease; its session renews it", h.Key())
