@@ -124,6 +124,10 @@ func nemesisWork(env *proc.Env) {
 	env.Emit(done)
 }
 
+// nemesisGrace returns the grace of every session. It is not longer than the margin: the judge demands a grace after a
+// killed process, too, but clients with a HostDir wait only for a margin then.
+func nemesisGrace(ttl time.Duration) time.Duration { return min(ttl/10, 500*time.Millisecond) }
+
 // open opens the session. Many of the notices for the session arrive late, twice, out of order or not at all.
 func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 4*c.TTL)
@@ -133,7 +137,7 @@ func (c *nemesisClient) open(client *mongo.Client) (*dsync.Session, error) {
 		return nil, err
 	}
 	c.faulty = dsynctest.NewFaulty(store, noticeFaults(rand.New(rand.NewPCG(c.Seed, noticeDraws)), c.TTL))
-	s, err := dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, PollInterval: c.Poll, HostDir: c.HostDir, Name: c.Name})
+	s, err := dsync.New(c.faulty, &dsync.Options{TTL: c.TTL, Grace: nemesisGrace(c.TTL), PollInterval: c.Poll, HostDir: c.HostDir, Name: c.Name})
 	if err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func (n *nemesis) judge(took time.Duration) {
 	t := n.t
 	h, err := history.Read(n.dir)
 	noErr(t, err)
-	found := history.Check(h, n.ttl/10, n.room.Skew)
+	found := history.Check(h, nemesisGrace(n.ttl), n.room.Skew)
 	for _, v := range found {
 		t.Error(v)
 	}
@@ -48,7 +48,7 @@ func (n *nemesis) judge(took time.Duration) {
 	base := filepath.Join(dir, fmt.Sprintf("nemesis-%s-%d", n.name, n.seed))
 	files := map[string]func(io.Writer) error{
 		".jsonl": h.Write,
-		".html":  func(w io.Writer) error { return h.Page(w, n.ttl/10, found) },
+		".html":  func(w io.Writer) error { return h.Page(w, nemesisGrace(n.ttl), found) },
 		".txt":   func(w io.Writer) error { _, err := io.WriteString(w, table); return err },
 	}
 	for suffix, write := range files {
