@@ -289,7 +289,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrStalled) && (h.stalls == 0 || w.now < h.stalls) {
 				return fmt.Errorf("%s ends the hold of call %d before the limit for progress is over: %+v", name(i), f.Hold.Call, h)
 			}
-			if watched := h.over == 0 || strings.HasPrefix(h.id, session+"."); errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && watched {
+			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && h.watchedBy(session) {
 				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
@@ -343,8 +343,7 @@ func (w *world) step(i int, e core.Event) error {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
-		watched := h.over == 0 || strings.HasPrefix(h.id, n.core.Session()+".") // for others, see overlooked
-		if h.deleted != 0 && watched && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
+		if h.deleted != 0 && h.watchedBy(n.core.Session()) && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
 			return fmt.Errorf("%s has not ended the hold of call %d, although somebody deleted the key's record at %v: %+v", name(i), h.call.Call, h.deleted, h)
 		}
 	}
@@ -1545,6 +1544,12 @@ func (w *world) freedByDeaths(next core.Instant) error {
 		}
 	}
 	return nil
+}
+
+// watchedBy reports whether a look of the session reads the hold's key: it does not if the hold is a lease that has
+// outlived its session. For such leases see [world.overlooked].
+func (h *hold) watchedBy(session string) bool {
+	return h.over == 0 || strings.HasPrefix(h.id, session+".")
 }
 
 // overlooked checks, before time passes until next, that no lease goes on for more than a heartbeat interval after an
