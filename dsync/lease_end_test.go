@@ -22,22 +22,32 @@ import (
 // errDown is the error that the stores of these tests return while they are down.
 var errDown = errors.New("the store is down")
 
+// slowReadings returns a store that answers everything but an Extend a millisecond late, so that an Extend has returned
+// before a reading can confirm what it found.
+func slowReadings(t *testing.T, memory *dsynctest.Memory) *dsynctest.Faulty {
+	return newFaulty(t, memory, func(r dsynctest.Request) (fault dsynctest.Fault) {
+		if r.Method != dsynctest.MethodExtend {
+			fault.ReplyDelay = time.Millisecond
+		}
+		return fault
+	})
+}
+
 // If an Extend finds that the store no longer has the lease, the hold ends in the process as well, as soon as a reading
 // after a heartbeat confirms it.
 func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := dsynctest.NewMemory()
-		s := newSession(t, memory, nil)
+		s := newSession(t, slowReadings(t, memory), nil)
 		l, err := s.Mutex("k").Lease(background, ttl)
 		noErr(t, err)
-		lost := l.Lost()
 		time.Sleep(time.Millisecond) // a reading at the instant of the grant would prove nothing
 		memory.Skew(ttl)             // by the store's clock the lease has ended
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, driver.ErrNotHeld)
-		synctest.Wait()
-		if !isClosed(lost) || l.Token() != 0 {
-			t.Errorf("Lost closed is %t and the token is %d, want true and 0", isClosed(lost), l.Token())
+		time.Sleep(ttl / 10)
+		if !isClosed(l.Lost()) || l.Token() != 0 {
+			t.Errorf("Lost closed is %t and the token is %d, want true and 0", isClosed(l.Lost()), l.Token())
 		}
 		_, err = l.Extend(background)
 		wantErr(t, "a second Extend", err, dsync.ErrLost)
@@ -49,16 +59,17 @@ func TestExtendOfADeletedLease(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var log bytes.Buffer
 		memory := dsynctest.NewMemory()
-		s := newSession(t, memory, &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
+		s := newSession(t, slowReadings(t, memory), &dsync.Options{Retention: -1, Logger: slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))})
 		l, err := s.Mutex("k").Lease(background, time.Hour)
 		noErr(t, err)
 		time.Sleep(time.Millisecond) // a reading at the instant of the grant would prove nothing
 		memory.DeleteRecord("k")
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, driver.ErrNotHeld)
-		synctest.Wait()
+		time.Sleep(ttl / 10)
 		_, err = l.Extend(background)
 		wantErr(t, "a second Extend", err, dsync.ErrLost, dsync.ErrRecordDeleted)
+		synctest.Wait() // the log is written by another goroutine
 		if said := log.String(); strings.Count(said, "level=ERROR") != 1 {
 			t.Errorf("the log has %q, want one error", said)
 		}
