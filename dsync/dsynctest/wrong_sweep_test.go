@@ -25,23 +25,23 @@ func wrongSweeps() []plant {
 		})},
 		{"Sweep deletes nothing", "Sweep/DeletesIdleKeys_B22", sweepNothing},
 		{"Sweep deletes no sessions", "Sweep/DeletesOldExpiredSessions", sweepNothing},
-		{"Sweep stops after one slice", "Sweep/CursorPassesEveryRecord", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
+		{"Sweep stops after one slice", "Sweep/PassesEveryRecordAndReports", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.After = ""
 		})},
-		{"Sweep forgets how many it saw in the round", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
+		{"Sweep forgets how many it saw in the round", "Sweep/PassesEveryRecordAndReports", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			if st.After != "" {
 				st.Round = st.Seen
 			}
 		})},
-		{"Sweep forgets how many there were", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
+		{"Sweep forgets how many there were", "Sweep/PassesEveryRecordAndReports", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			if st.After == "" {
 				st.LastRound = st.Seen
 			}
 		})},
-		{"Sweep does not count what it deletes", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
+		{"Sweep does not count what it deletes", "Sweep/PassesEveryRecordAndReports", afterSweep(func(st *driver.SweepState, _ string, _ driver.SweepState) {
 			st.Deleted = 0
 		})},
-		{"Sweep reports the time of the slice before", "Sweep/ReportsWhatItDid", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
+		{"Sweep reports the time of the slice before", "Sweep/PassesEveryRecordAndReports", afterSweep(func(st *driver.SweepState, _ string, last driver.SweepState) {
 			st.At = last.At
 		})},
 		{"Sweep deletes before it checks whose turn it is", "Sweep/OfAnEarlierTurnChangesNothing", carelessSweep},
