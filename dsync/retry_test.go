@@ -240,11 +240,14 @@ func TestRegistrationIsNotRepeatedUnderItsID(t *testing.T) {
 				return dsynctest.Fault{}
 			}
 			ids[r.Session]++
-			return dsynctest.Fault{LoseReply: len(ids) < 3 && ids[r.Session] < 3}
+			return dsynctest.Fault{LoseRequest: len(ids) < 3 && ids[r.Session] < 3}
 		})
 		mu := newSession(t, f, nil).Mutex("k")
 		lock(t, mu)
 		mu.Unlock()
+		if len(ids) != 3 {
+			t.Errorf("registered as %v, want three ids: two requests are lost", ids)
+		}
 		for id, n := range ids {
 			if n != 1 {
 				t.Errorf("registered as %s %d times, want once", id, n)
