@@ -169,9 +169,9 @@ func TestTransferRefused(t *testing.T) {
 		f := newFaulty(t, store, nil)
 		a, gone := named(t, store, "a"), named(t, f, "gone")
 		ctx := campaign(t, a)
-		go gone.Campaign(background)
-		time.Sleep(time.Second)
 		all := candidates(t, store, "b", "left")
+		go gone.Campaign(background) // the last in the queue, so that nobody looks whether its session has expired
+		time.Sleep(time.Second)
 		all["b"].Observe(background) // a candidate that also observes remains a candidate
 		observing := newSession(t, store, nil)
 		observer := electionOf(t, observing, nil)
