@@ -123,7 +123,7 @@ func TestExtendOfAnotherGrantIsLost(t *testing.T) {
 		}
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, driver.ErrNotHeld)
-		time.Sleep(ttl / 10)
+		time.Sleep(confirmed)
 		if l.Token() != 0 || !isClosed(l.Lost()) {
 			t.Error("the lease has not ended")
 		}

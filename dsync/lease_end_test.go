@@ -33,6 +33,9 @@ func slowReadings(t *testing.T, memory *dsynctest.Memory) *dsynctest.Faulty {
 	})
 }
 
+// confirmed is how long a heartbeat and then a reading take with slowReadings, rounded up.
+const confirmed = 3 * time.Millisecond
+
 // If an Extend finds that the store no longer has the lease, the hold ends in the process as well, as soon as a reading
 // after a heartbeat confirms it.
 func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
@@ -41,13 +44,14 @@ func TestExtendOfADroppedLeaseIsALoss(t *testing.T) {
 		s := newSession(t, slowReadings(t, memory), nil)
 		l, err := s.Mutex("k").Lease(background, ttl)
 		noErr(t, err)
+		lost := l.Lost()
 		time.Sleep(time.Millisecond) // a reading at the instant of the grant would prove nothing
 		memory.Skew(ttl)             // by the store's clock the lease has ended
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, driver.ErrNotHeld)
-		time.Sleep(ttl / 10)
-		if !isClosed(l.Lost()) || l.Token() != 0 {
-			t.Errorf("Lost closed is %t and the token is %d, want true and 0", isClosed(l.Lost()), l.Token())
+		time.Sleep(confirmed)
+		if !isClosed(lost) || l.Token() != 0 {
+			t.Errorf("Lost closed is %t and the token is %d, want true and 0", isClosed(lost), l.Token())
 		}
 		_, err = l.Extend(background)
 		wantErr(t, "a second Extend", err, dsync.ErrLost)
@@ -66,7 +70,7 @@ func TestExtendOfADeletedLease(t *testing.T) {
 		memory.DeleteRecord("k")
 		_, err = l.Extend(background)
 		wantErr(t, "Extend", err, driver.ErrNotHeld)
-		time.Sleep(ttl / 10)
+		time.Sleep(confirmed)
 		_, err = l.Extend(background)
 		wantErr(t, "a second Extend", err, dsync.ErrLost, dsync.ErrRecordDeleted)
 		synctest.Wait() // the log is written by another goroutine
