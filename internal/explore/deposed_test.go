@@ -21,7 +21,8 @@ type deposed struct {
 // the command never gets an answer, because a write in own must be committed first.
 //
 // An early release is answered at once, and so are reads. Those of keys show what is committed, and those of sessions
-// show own. A command that has nothing to write waits for earlier writes only.
+// show own. A command that has nothing to write waits for earlier writes only. A heartbeat always writes its time:
+// the clock has moved since the fail-over, even if no time has passed here.
 func (d *deposed) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (next *deposed, r core.Reply, answers bool) {
 	switch cmd.Op {
 	case core.Load, core.Keys:
@@ -35,7 +36,7 @@ func (d *deposed) execute(cmd *core.Command, ttl time.Duration, at core.Instant)
 	r = own.execute(cmd, ttl, at)
 	early := r.Applied != driver.OpTime{}
 	changed := !reflect.DeepEqual(own.keys, d.own.keys) || !reflect.DeepEqual(own.sessions, d.own.sessions)
-	if !changed {
+	if beat := cmd.Op == core.Heartbeat && r.Err == nil; !changed && !beat {
 		return d, r, !d.ahead
 	}
 	return &deposed{d.committed, &own, true}, r, early
