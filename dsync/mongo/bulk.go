@@ -224,7 +224,7 @@ func (w *bulkWriter) countLocked(sts []*statement, n int) {
 // execute sends the statements in one command, and passes the results to the callers. Then it sends the statements that
 // waited for the reply.
 func (w *bulkWriter) execute(ctx context.Context, sts []*statement) {
-	updates := make(bson.A, len(sts))
+	updates := make([]bson.Raw, len(sts))
 	for i, st := range sts {
 		updates[i] = st.raw
 	}

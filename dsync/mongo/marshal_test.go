@@ -29,6 +29,7 @@ func TestMarshalAsTheDriverDoes(t *testing.T) {
 		[]bson.D{inner, nil}, []bson.D(nil), []bson.Raw{raw}, []bson.Raw(nil),
 		int32(1), 1.5, named("named"), []string{"a", "b"}, map[string]string{"a": "b"}, []byte("bytes"), bson.Binary{Data: []byte{1}},
 		bson.Timestamp{T: 1, I: 2}, bson.Regex{Pattern: "^a"}, bson.NewObjectID(), noticeRecord{Key: "k", Token: 1}, &noticeRecord{}, time.Second,
+		bson.RawValue{Type: bson.TypeEmbeddedDocument, Value: raw}, constant(bson.A{1, "x", inner}), constant(nil),
 	} {
 		cmd := bson.D{e("command", 1), e("value", v), e("last", true)}
 		want, err := bson.Marshal(cmd)

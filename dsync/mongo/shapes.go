@@ -157,12 +157,12 @@ func was(fields bson.A) bson.E { return e("_.was", fields) }
 // guard returns v. If a later version of this library wrote the record, guard makes the whole command fail instead (see
 // failure). A filter cannot do that. If it did not match, an upsert would try to insert a second record. It would then
 // fail with a duplicate key, which has another meaning.
-func guard(v any) bson.D { return op("$cond", op("$gt", "$f", formatVersion), unmet(), v) }
+func guard(v any) bson.D { return op("$cond", op("$gt", "$f", formatVersion), unmet, v) }
 
 // unmet makes a statement whose conditions are not met fail with codeConversion, because the _id is never a number. The
 // reply to a bulk lists the statements that failed. If they left their records as they are, the reply would only have
 // the number of records that were changed.
-func unmet() bson.D { return op("$toInt", "$_id") }
+var unmet = constant(op("$toInt", "$_id"))
 
 // now is the server's clock, read once per command. On a sharded cluster $$NOW comes from the mongos, while
 // $currentDate would use the shard's clock, so we use only $$NOW.

@@ -27,6 +27,12 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
+// These are the fields that acquiringShort compares, and their values if there is no record.
+var (
+	acquireCompares = constant(bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"})
+	noRecord        = constant(make(bson.A, 9))
+)
+
 // acquiringShort does what joining and settle do to a record without claims. It does so only if token is at least a
 // step greater than the record's last token. claim is c's record, as joining would put it into the queue. The stages
 // grant c only if the key has no record, or was last used with c's kind and limit. A record that has only an _id, and
@@ -39,10 +45,8 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 // If there is no record and the update can't grant the claim, it must not create one: the reply would not show that the
 // claim was not granted. On MongoDB it then fails: see unmet.
 func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token int64, since, until time.Time) bson.A {
-	is := bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
 	free := bson.A{bson.A{}, bson.A{}, formatVersion, string(c.Kind), c.Limit, nil, nil, nil, nil}
-	missing := make(bson.A, len(is))
-	met := op("$and", op("$in", is, literal(bson.A{free, missing})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until))
+	met := op("$and", op("$in", acquireCompares, literal(bson.A{free, noRecord})), op("$lte", "$t", token-driver.TokenStep), op("$lte", now, until))
 	mine := append(claim, e("t", token), e("at", since))
 	granted := bson.D{
 		e("f", formatVersion), e("y", string(c.Kind)), e("c", c.Limit),
@@ -52,19 +56,21 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 		return s.merged(op("$cond", met, literal(granted), nil), "f", "y", "c", "h", "q", "t", "at")
 	}
 	granted = append(bson.D{e("_id", id)}, granted...)
-	return bson.A{bson.D{e("$replaceWith", op("$cond", met, literal(granted), unmet()))}}
+	return bson.A{bson.D{e("$replaceWith", op("$cond", met, literal(granted), unmet))}}
 }
+
+// releaseCompares has the fields that releasingShort compares.
+var releaseCompares = constant(bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"})
 
 // releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits for the key
 // or observes it.
 func (s *store) releasingShort(c driver.Claim) bson.A {
-	is := bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"}
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
-	var otherwise any = unmet()
+	otherwise := unmet
 	if s.server.portable {
 		otherwise = "$h"
 	}
-	return bson.A{set(e("h", op("$cond", op("$eq", is, literal(want)), bson.A{}, otherwise)))}
+	return bson.A{set(e("h", op("$cond", op("$eq", releaseCompares, literal(want)), bson.A{}, otherwise)))}
 }
 
 // handingOver removes c and grants the key, with the given token, to the first waiter, if there is one. It does so only
