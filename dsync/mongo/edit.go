@@ -24,8 +24,7 @@ import (
 //   - the pipeline, which handles everything.
 //
 // So a Release usually sends one command. It sends two if somebody waits and the session does not know it. For a simple
-// claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield. If it finds nothing
-// to release, it also reads the record, and returns a notice for each session that holds the key.
+// claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
 // A Release with Keep, Seal or Successor sends only the pipeline, in a version for that option. If a Release with Seal
 // does not seal the key, the claims that it grants get no notice.

@@ -253,44 +253,6 @@ func TestNoticeOfAHandOverHasItsToken(t *testing.T) {
 	})
 }
 
-// If the reply to a Release is lost, its repetition finds nothing to release. It wakes those that hold the key now,
-// because the first Release may have granted it to them.
-func TestRepeatedReleaseWakesTheNextHolder(t *testing.T) {
-	holder := bson.D{e("a", "o.1"), e("s", "o"), e("p", int64(3))}
-	for name, test := range map[string]struct {
-		record []bson.D
-		opt    *dsyncmongo.Options
-		want   []driver.Notice
-	}{
-		"held":            {record: []bson.D{{e("_id", "k/k"), e("h", bson.A{holder})}}, want: []driver.Notice{{Type: driver.NoticeWake, Session: "o", Key: "k", Claim: "o.1", Address: 3}}},
-		"free":            {record: []bson.D{{e("_id", "k/k"), e("h", bson.A{})}}},
-		"nobody listens":  {record: []bson.D{{e("_id", "k/k"), e("h", bson.A{bson.D{e("a", "o.1"), e("s", "o")}})}}},
-		"no record":       {record: []bson.D{}},
-		"nobody notifies": {record: []bson.D{{e("_id", "k/k"), e("h", bson.A{holder})}}, opt: &dsyncmongo.Options{PollOnly: true}},
-		"can't be read":   {},
-	} {
-		inBubble(t, name, func(t *testing.T) {
-			s := newFake(t).store(test.opt, func(c call) bson.D {
-				switch {
-				case c.name == "update":
-					return ok(e("n", 0), e("nModified", 0))
-				case c.name == "findAndModify":
-					return ok(e("value", nil))
-				case c.name != "aggregate" || test.opt != nil:
-					t.Errorf("sent %s", c.cmd)
-				case test.record != nil:
-					return ok(e("cursor", bson.D{e("id", int64(0)), e("ns", "app.leasehold"), e("firstBatch", test.record)}))
-				}
-				return lost
-			})
-			done, err := s.Edit(t.Context(), driver.Edit{Release: &driver.Release{Claim: mutexClaim(1)}})
-			if err != nil || done.Found || !slices.Equal(done.Notices, test.want) {
-				t.Errorf("release: %+v, %v; want it not found, with notices %v", done, err, test.want)
-			}
-		})
-	}
-}
-
 // An Edit may send separate commands for its Release and its Acquire. If the Acquire then fails, the Edit still
 // returns the Release's notices, because no later command would return them.
 func TestNoticesOfAReplacementThatFails(t *testing.T) {

@@ -19,39 +19,15 @@ func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.
 	}
 	if err == nil && !done.Found {
 		var r keyRecord
-		r, done.Found, err = s.release(ctx, keyID(c.Key), l)
-		switch {
-		case done.Found:
+		if r, done.Found, err = s.release(ctx, keyID(c.Key), l); done.Found {
 			err = r.succeeded(l)
 			done.Notices = s.sendable(r.released(l))
-		case err == nil:
-			done.Notices = s.holdersToWake(ctx, c.Key)
 		}
 	}
 	if err != nil {
 		return driver.Edited{}, failure("release", err)
 	}
 	return done, nil
-}
-
-// holdersToWake returns notices for those that hold the key, for a Release that has found nothing to release. An earlier
-// Release may have granted them the key without a notice, because its reply was lost or no majority confirmed it in
-// time. If the record can't be read, there are none: those that still wait poll.
-func (s *store) holdersToWake(ctx context.Context, key string) []driver.Notice {
-	if !s.notifies() {
-		return nil
-	}
-	var records []struct {
-		Holders []waiterRecord `bson:"h"`
-	}
-	err := s.aggregate(ctx, &records, false,
-		bson.D{e("$match", bson.D{e("_id", keyID(key))})},
-		bson.D{e("$project", bson.D{e("h.a", 1), e("h.s", 1), e("h.p", 1)})})
-	if err != nil || len(records) == 0 {
-		return nil
-	}
-	holders := records[0].Holders
-	return wakes(key, holders[:min(len(holders), maxGrants)])
 }
 
 // releaseQuick tries the commands that are faster than the pipeline.
