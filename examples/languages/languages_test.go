@@ -378,32 +378,37 @@ func TestRelease(t *testing.T) {
 	})
 }
 
-// When a signal reaches all its processes, as of a terminal or service, a command keeps its lock until it has ended.
+// When a signal reaches all its processes, as of a terminal or service, a command keeps its lock until it has ended. That
+// is so even if the signal comes when the command has just started.
 func TestShellSignals(t *testing.T) {
-	for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
-		t.Run(s.String(), func(t *testing.T) {
-			ours := make(chan os.Signal, 1)
-			signal.Notify(ours, s) // otherwise, the shell would ignore a signal that this process ignores, as under nohup
-			defer signal.Stop(ours)
-			p := newPlace(t)
-			shell := languages[2]
-			g := p.start(shell, shell.needs(t, `
-. ./leasehold.sh
+	for when, source := range map[string]string{
+		"later":   ". ./leasehold.sh",
+		"at once": `. <(sed 's/^\twork=\$!/\tsleep 0.5; work=$!/' leasehold.sh); declare -f with_lock | grep -q 'sleep 0.5' || exit`,
+	} {
+		for _, s := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+			t.Run(fmt.Sprint(s, " ", when), func(t *testing.T) {
+				ours := make(chan os.Signal, 1)
+				signal.Notify(ours, s) // otherwise, the shell would ignore a signal that this process ignores, as under nohup
+				defer signal.Stop(ours)
+				p := newPlace(t)
+				shell := languages[2]
+				g := p.start(shell, shell.needs(t, source+`
 with_lock k bash -c 'trap "" HUP; trap "trap \"\" TERM; echo stops; read; exit" TERM; echo held; until read -t 0.05; do [ $? -gt 128 ] || exit; done'
 `))
-			g.want("held")
-			g.signal(s)
-			g.want("stops")
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-			defer cancel()
-			mu := p.locks.Mutex("k")
-			if mu.LockContext(ctx) == nil {
-				t.Fatal("the key is free although the command runs")
-			}
-			g.in.Close()
-			mu.Lock() // waits until the key is free
-			defer mu.Unlock()
-		})
+				g.want("held")
+				g.signal(s)
+				g.want("stops")
+				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				defer cancel()
+				mu := p.locks.Mutex("k")
+				if mu.LockContext(ctx) == nil {
+					t.Fatal("the key is free although the command runs")
+				}
+				g.in.Close()
+				mu.Lock() // waits until the key is free
+				defer mu.Unlock()
+			})
+		}
 	}
 }
 

@@ -51,9 +51,11 @@ with_lock() (
 	grace=$(number grace_ms)
 	[[ $line =~ \"id\":\"([^\"]+)\" ]] && id=${BASH_REMATCH[1]}
 
+	work= stop= # stop: a signal has come before work is set
+	trap 'if [ -n "$work" ]; then kill "$work" 2>/dev/null; else stop=yes; fi' HUP INT TERM
 	LEASEHOLD_KEY=${key%%\?*} LEASEHOLD_TOKEN=$(number token) "$@" <&0 {lock}<&- &
 	work=$! main=$BASHPID lost=
-	trap 'kill "$work" 2>/dev/null' HUP INT TERM
+	[ -z "$stop" ] || kill "$work" 2>/dev/null
 	trap 'lost=yes' USR1
 	(
 		trap '' HUP INT TERM
