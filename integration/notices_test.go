@@ -16,7 +16,6 @@ import (
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 	"go.mongodb.org/mongo-driver/v2/mongo/options"
-	"go.mongodb.org/mongo-driver/v2/mongo/writeconcern"
 )
 
 // notices returns the existing collections of notices.
@@ -275,14 +274,6 @@ func TestWaiterIsNotified(t *testing.T) {
 	})
 }
 
-// majorityWrites reports whether a majority soon acknowledges a write.
-func majorityWrites(t *testing.T, db *mongo.Database) bool {
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	_, err := db.Collection("writes", options.Collection().SetWriteConcern(writeconcern.Majority())).InsertOne(ctx, bson.D{})
-	return err == nil
-}
-
 // Whatever happens to the primary on which a waiter listens, a notice tells the waiter that it was granted the key. An
 // open cursor does not show that its member is still the primary. If the member has stepped down, the cursor stays open
 // without an error. The same is true of a member that is cut off from the others, although it gets no new notices.
@@ -339,8 +330,13 @@ func TestListenerFindsThePrimary(t *testing.T) {
 				harm(t, own, net)
 				eventually(t, "there is another primary", func() bool { return primary(t, own.Set()) != old })
 				// If a Release gets a write concern error, its repetition finds nothing to release, and sends no notice.
-				db := r.Client(t).Database(r.DB)
-				eventually(t, "a majority follows the other primary", func() bool { return majorityWrites(t, db) })
+				raw := r.raw()
+				eventually(t, "a majority follows the other primary", func() bool {
+					ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+					defer cancel()
+					_, err := raw.InsertOne(ctx, bson.D{})
+					return err == nil
+				})
 				for _, h := range held {
 					release(t, h) // this may have to wait for a request that went to the former primary
 				}

@@ -27,10 +27,11 @@ func (s *store) merged(changes any, fields ...string) bson.A {
 	return bson.A{set(e("_", changes)), set(last...)}
 }
 
-// These are the fields that acquiringShort compares, and their values if there is no record.
+// These are the fields that acquiringShort compares, the same encoded, and their values if there is no record.
 var (
-	acquireCompares = constant(bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"})
-	noRecord        = constant(make(bson.A, 9))
+	acquireFields   = bson.A{"$h", "$q", "$f", "$y", "$c", "$done", "$o", "$n", "$p"}
+	acquireCompares = constant(acquireFields)
+	noRecord        = constant(make(bson.A, len(acquireFields)))
 )
 
 // acquiringShort does what joining and settle do to a record without claims. It does so only if token is at least a

@@ -35,8 +35,9 @@ func (d *deposed) execute(cmd *core.Command, ttl time.Duration, at core.Instant)
 	own := d.own.clone()
 	r = own.execute(cmd, ttl, at)
 	early := r.Applied != driver.OpTime{}
-	changed := !reflect.DeepEqual(own.keys, d.own.keys) || !reflect.DeepEqual(own.sessions, d.own.sessions)
-	if beat := cmd.Op == core.Heartbeat && r.Err == nil; !changed && !beat {
+	changed := cmd.Op == core.Heartbeat && r.Err == nil ||
+		!reflect.DeepEqual(own.keys, d.own.keys) || !reflect.DeepEqual(own.sessions, d.own.sessions)
+	if !changed {
 		return d, r, !d.ahead
 	}
 	return &deposed{d.committed, &own, true}, r, early
