@@ -231,56 +231,60 @@ func explore(w *world, most int, without func(what string) bool) (e *explorer, w
 		w *world
 		n int32
 	}
-	visit := func(w *world, from int32, what string) (int32, bool) {
+	visit := func(w *world, from int32, a *action) (int32, bool) {
 		s := w.fingerprint()
 		if n, ok := e.seen[s]; ok {
 			return n, false
 		}
 		n := int32(len(e.path))
 		e.seen[s] = n
-		e.path = append(e.path, visited{from, what})
+		e.path = append(e.path, visited{from, a.String()})
 		e.fair, e.takes = append(e.fair, unknown), append(e.takes, 0)
 		return n, true
 	}
-	visit(w, -1, "")
+	visit(w, -1, &action{})
+	var all, fair, more list
 	for queue := []open{{w, 0}}; len(queue) > 0 && len(e.path) < most; {
 		at := queue[0]
 		queue[0] = open{}
 		queue = queue[1:]
-		all, fair := at.w.actions(false), ""
-		switch next := at.w.actions(true); {
+		all, fair = at.w.actions(false, all), at.w.actions(true, fair)
+		var wanted *action // what comes next without faults, until it was found in all
+		switch {
 		case at.w.done() && len(at.w.mail) == 0:
 			e.fair[at.n] = ended
-		case len(next) == 0:
+		case len(fair) == 0:
 			return e, append(e.steps(at.n), "and then nothing can happen any more: "+at.w.String())
 		default:
-			fair = next[0].what
+			wanted = &fair[0]
 		}
-		for _, a := range all {
-			if a.what != fair && without != nil && without(a.what) {
+		for i := range all {
+			a := &all[i]
+			isFair := wanted != nil && a.is(wanted)
+			if !isFair && without != nil && without(a.String()) {
 				continue
 			}
 			e.transitions++
 			next := at.w.clone()
 			if err := a.on(next); err != nil {
-				return e, append(e.steps(at.n), a.what, err.Error())
+				return e, append(e.steps(at.n), a.String(), err.Error())
 			}
-			n, fresh := visit(next, at.n, a.what)
-			for i := 0; n == at.n && a.what == fair && i < 100; i++ { // the state has not changed, for example because a timer had no effect
-				if more := next.actions(true); len(more) == 0 || more[0].on(next) != nil {
+			n, fresh := visit(next, at.n, a)
+			for i := 0; n == at.n && isFair && i < 100; i++ { // the state has not changed, for example because a timer had no effect
+				if more = next.actions(true, more); len(more) == 0 || more[0].on(next) != nil {
 					break
 				}
-				n, fresh = visit(next, at.n, a.what)
+				n, fresh = visit(next, at.n, a)
 			}
 			if fresh {
 				queue = append(queue, open{next, n})
 			}
-			if a.what == fair {
-				e.fair[at.n], e.takes[at.n], fair = n, next.now-at.w.now, ""
+			if isFair {
+				e.fair[at.n], e.takes[at.n], wanted = n, next.now-at.w.now, nil
 			}
 		}
-		if fair != "" {
-			panic("only a fair network does this: " + fair)
+		if wanted != nil {
+			panic("only a fair network does this: " + wanted.String())
 		}
 	}
 	if wrong = e.cycles(); wrong == nil {
@@ -368,11 +372,12 @@ func (w *world) ends() error {
 	began, most := w.now, w.most()
 	open := began // the last time at which no abandoned lease blocked a key
 	var last []string
+	var next list
 	for w := w.clone(); ; {
 		if w.done() && len(w.mail) == 0 {
 			return nil
 		}
-		next := w.actions(true)
+		next = w.actions(true, next)
 		if len(next) == 0 {
 			return fmt.Errorf("nothing more can happen, after %q; %s", tail(last), w)
 		}
@@ -385,7 +390,7 @@ func (w *world) ends() error {
 		if d := w.now.Sub(open); d > 2*w.cfg.TTL {
 			return fmt.Errorf("an abandoned lease has blocked its key for %v without faults; the last steps were %q; %s", d, tail(last), w)
 		}
-		last = append(last, next[0].what)
+		last = append(last, next[0].String())
 		if err := next[0].on(w); err != nil {
 			return fmt.Errorf("without faults, after %q: %w", tail(last), err)
 		}
@@ -971,34 +976,21 @@ func walk(r *rand.Rand) (passed []string, err error) { return newWorld(randomSet
 // walk takes the given number of random steps, or fewer if nothing more can happen, and then continues without faults
 // until every caller is served.
 func (w *world) walk(r *rand.Rand, steps int) (passed []string, err error) {
+	var all list
 	for range steps {
-		all := w.actions(false)
-		if len(all) == 0 {
+		if all = w.actions(false, all); len(all) == 0 {
 			break
 		}
-		a := all[r.IntN(len(all))]
-		for r.IntN(10) > 0 && a.rare() {
-			a = all[r.IntN(len(all))]
+		a := &all[r.IntN(len(all))]
+		for r.IntN(10) > 0 && a.rare {
+			a = &all[r.IntN(len(all))]
 		}
-		passed = append(passed, a.what)
+		passed = append(passed, a.String())
 		if err := a.on(w); err != nil {
 			return passed, err
 		}
 	}
 	return passed, w.ends()
-}
-
-// rare reports whether random walks should take the action less often than others. If holders always unlocked at once
-// and cuts always healed at once, no session would ever expire.
-func (a action) rare() bool {
-	for _, what := range []string{
-		"unlocks", "gives up", "closes", "hurries", "freezes", "crashes", "goes on", "cut off", "lost", "late", "delayed", "refused", "twice", "steps", "asks for", "notice", "slow", "breaks",
-	} {
-		if strings.Contains(a.what, what) && !strings.HasSuffix(a.what, "arrives") {
-			return true
-		}
-	}
-	return false
 }
 
 // Two walks with the same seed take the same steps, because a world does not depend on map order, a real clock or any

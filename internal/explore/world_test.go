@@ -67,6 +67,7 @@ type tokens struct{ exclusive, all int64 }
 type node struct {
 	process    int // the node with whose process it crashes and freezes
 	core       *core.Core
+	shared     bool // other worlds have the same core: before an event, step clones it
 	frozen     bool
 	dead       bool
 	died       core.Instant // when it crashed
@@ -186,7 +187,7 @@ func (w *world) clone() *world {
 	n.store = w.store.clone()
 	n.nodes = slices.Clone(w.nodes)
 	for i := range n.nodes {
-		n.nodes[i].core = w.nodes[i].core.Clone()
+		w.nodes[i].shared, n.nodes[i].shared = true, true
 		n.nodes[i].callers = slices.Clone(w.nodes[i].callers)
 		n.nodes[i].holds = slices.Clone(w.nodes[i].holds)
 	}
@@ -242,6 +243,9 @@ func (w *world) step(i int, e core.Event) error {
 		if n.closing && !n.hurried && !e.Lost {
 			n.closeBy = max(n.closeBy, w.now.Add(w.cfg.Attempt))
 		}
+	}
+	if n.shared {
+		n.core, n.shared = n.core.Clone(), false
 	}
 	effects := slices.Clone(n.core.Step(w.now, e))
 	if err := n.maySleep(w.now, e, len(effects) > 0); err != nil {
@@ -719,19 +723,24 @@ func (s *store) sealedBy(h *hold) bool {
 	return k.Sealed > h.seals || k.Sealed == h.seals && string(k.Result) == h.id
 }
 
-func name(i int) string { return string(rune('A' + i)) }
+func name(i int) string { return "ABCDEFGH"[i : i+1] }
 
 // An action is one possible next step of a world.
 type action struct {
-	what string
-	do   func(w *world) error
+	what, who string // the action's name, with %s for who
+	rare      bool   // random walks take the action less often than others
+	do        func(w *world) error
 }
 
+func (a *action) String() string { return strings.Replace(a.what, "%s", a.who, 1) }
+
+func (a *action) is(b *action) bool { return a.what == b.what && a.who == b.who }
+
 // on takes the action in w. A panic is an error, so that a failure lists the steps that led to it.
-func (a action) on(w *world) (err error) {
+func (a *action) on(w *world) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%s: panic: %v", a.what, p)
+			err = fmt.Errorf("%s: panic: %v", a, p)
 		}
 	}()
 	err = a.do(w)
@@ -739,63 +748,74 @@ func (a action) on(w *world) (err error) {
 	return err
 }
 
-type add func(what string, do func(w *world) error)
+// A list collects actions.
+type list []action
+
+func (l *list) add(what, who string, do func(w *world) error) {
+	*l = append(*l, action{what, who, false, do})
+}
+
+// rarely adds an action that random walks take less often than others. If holders always unlocked at once and cuts
+// always healed at once, no session would ever expire.
+func (l *list) rarely(what, who string, do func(w *world) error) {
+	*l = append(*l, action{what, who, true, do})
+}
 
 // actions returns every step that can happen next. If fair is true, the network and the scheduler cause no faults:
 // actions returns only the steps of the first letter or process that has any. It lets time pass only if no letter or
-// process has a step.
-func (w *world) actions(fair bool) (all []action) {
-	add := func(what string, do func(w *world) error) { all = append(all, action{what, do}) }
+// process has a step. The result uses the memory of the argument all.
+func (w *world) actions(fair bool, all list) list {
+	all = all[:0]
 	for m := range w.mail {
 		if fair && len(all) > 0 {
 			return all
 		}
-		w.letterActions(m, &w.mail[m], fair, add)
+		w.letterActions(m, &w.mail[m], fair, &all)
 	}
 	for i := range w.nodes {
 		if fair && len(all) > 0 {
 			return all
 		}
 		if !w.nodes[i].dead {
-			w.nodeActions(i, fair, add)
+			w.nodeActions(i, fair, &all)
 		}
 	}
 	if !fair && w.breaks > 0 {
-		w.breakActions(add)
+		w.breakActions(&all)
 	}
 	if !fair && w.steps > 0 {
 		d := -w.cfg.Margin * 9 / 10
 		if w.store.skew < 0 {
 			d = -w.store.skew
 		}
-		add(fmt.Sprintf("the store's clock steps by %v", d), func(w *world) error { w.steps--; w.store.skew += d; return nil })
+		all.rarely("the store's clock steps by %s", d.String(), func(w *world) error { w.steps--; w.store.skew += d; return nil })
 	}
 	if !fair && w.failOvers > 0 {
-		add("the store fails over", func(w *world) error { w.failOvers--; return w.failOver() })
+		all.add("the store fails over", "", func(w *world) error { w.failOvers--; return w.failOver() })
 	}
 	if !fair && w.deletes > 0 {
 		for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 			if w.store.keys[key].Token >= w.store.now(w.now).UnixMilli()*driver.TokenStep {
 				continue // too soon after the last grant: the next grant would have the same token
 			}
-			add("somebody deletes the record of "+key, func(w *world) error { w.deletes--; w.delete(key); return nil })
+			all.add("somebody deletes the record of %s", key, func(w *world) error { w.deletes--; w.delete(key); return nil })
 		}
 	}
 	if !fair && w.expels > 0 {
 		for i := range w.nodes {
 			if _, known := w.store.sessions[w.nodes[i].core.Session()]; known {
-				add("somebody deletes the record of the session of "+name(i), func(w *world) error { w.expels--; w.expel(i); return nil })
+				all.add("somebody deletes the record of the session of %s", name(i), func(w *world) error { w.expels--; w.expel(i); return nil })
 			}
 		}
 	}
 	if !fair && w.sweeps > 0 {
-		add("the store is swept", func(w *world) error { w.sweeps--; w.store.sweep(w.now); return nil })
+		all.add("the store is swept", "", func(w *world) error { w.sweeps--; w.store.sweep(w.now); return nil })
 	}
 	if fair && len(all) > 0 {
 		return all
 	}
 	if next, ok := w.nextTime(); ok {
-		add(fmt.Sprintf("%v pass", next.Sub(w.now)), func(w *world) error {
+		all.add("%s pass", next.Sub(w.now).String(), func(w *world) error {
 			if err := errors.Join(w.freedByDeaths(next), w.overlooked(next)); err != nil {
 				return err
 			}
@@ -807,10 +827,10 @@ func (w *world) actions(fair bool) (all []action) {
 }
 
 // nodeActions adds what can happen in a process.
-func (w *world) nodeActions(i int, fair bool, add add) {
+func (w *world) nodeActions(i int, fair bool, all *list) {
 	n := &w.nodes[i]
 	if n.frozen {
-		add(name(i)+" goes on after a freeze", func(w *world) error {
+		all.rarely("%s goes on after a freeze", name(i), func(w *world) error {
 			for _, j := range w.processOf(i) {
 				w.nodes[j].frozen = false
 			}
@@ -824,19 +844,19 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		return
 	}
 	if n.core.Next() <= w.now {
-		add(name(i)+"'s timer", func(w *world) error { return w.step(i, core.Tick{}) })
+		all.add("%s's timer", name(i), func(w *world) error { return w.step(i, core.Tick{}) })
 		if fair {
 			return
 		}
 	}
 	if l := n.listener; l.number != 0 && !l.ready && !n.cut {
 		if w.deaf {
-			add(name(i)+" can't listen", func(w *world) error {
+			all.add("%s can't listen", name(i), func(w *world) error {
 				w.nodes[i].listener = listener{}
 				return w.step(i, core.ListenerBroken{Listener: l.number, Unsupported: true})
 			})
 		} else {
-			add(name(i)+"'s listener is ready", func(w *world) error {
+			all.add("%s's listener is ready", name(i), func(w *world) error {
 				w.nodes[i].listener.ready = true
 				return w.step(i, core.Noticed{Listener: l.number, Notice: driver.Notice{Type: driver.NoticeReady}})
 			})
@@ -847,28 +867,28 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 	if l := n.listener; !fair && w.slow > 0 && l.number != 0 && !w.deaf {
 		if !l.ready && !l.late {
-			add(name(i)+"'s listener is slow", func(w *world) error { w.slow--; w.nodes[i].listener.late = true; return nil })
+			all.rarely("%s's listener is slow", name(i), func(w *world) error { w.slow--; w.nodes[i].listener.late = true; return nil })
 		}
-		add(name(i)+"'s listener breaks", func(w *world) error {
+		all.rarely("%s's listener breaks", name(i), func(w *world) error {
 			w.slow--
 			w.nodes[i].listener = listener{}
 			w.mail = slices.DeleteFunc(w.mail, func(o letter) bool { return o.node == i && o.command == nil })
 			return w.step(i, core.ListenerBroken{Listener: l.number})
 		})
 	}
-	count := 0
-	w.callerActions(i, fair, func(what string, do func(w *world) error) { count++; add(what, do) })
-	if fair && count > 0 {
+	before := len(*all)
+	w.callerActions(i, fair, all)
+	if fair && len(*all) > before {
 		return
 	}
 	if n.cut {
-		add(name(i)+" is no longer cut off", func(w *world) error { w.nodes[i].cut = false; return nil })
+		all.rarely("%s is no longer cut off", name(i), func(w *world) error { w.nodes[i].cut = false; return nil })
 		if fair {
 			return
 		}
 	}
 	if n.closing && !n.hurried && !n.closed && !fair {
-		add(name(i)+" hurries", func(w *world) error {
+		all.rarely("%s hurries", name(i), func(w *world) error {
 			n := &w.nodes[i]
 			n.hurried = true
 			for _, h := range n.holds {
@@ -884,14 +904,14 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 	}
 	for j := range w.nodes {
 		if d := &w.nodes[j]; d.dead && n.core.HostFiles()[d.core.Session()] != "" {
-			add(name(i)+" learns that "+name(j)+" is dead", func(w *world) error {
+			all.add("%s learns that "+name(j)+" is dead", name(i), func(w *world) error {
 				w.nodes[i].deaths = append(slices.Clip(w.nodes[i].deaths), death{j, w.now})
 				return w.step(i, core.Died{Session: d.core.Session()})
 			})
 		}
 	}
 	if w.observes > 0 && !n.closing {
-		add(name(i)+" observes a key", func(w *world) error {
+		all.add("%s observes a key", name(i), func(w *world) error {
 			n, key := &w.nodes[i], fmt.Sprint("o", w.observes)
 			w.observes--
 			n.observed = append(slices.Clip(n.observed), key)
@@ -900,10 +920,10 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		})
 	}
 	if !n.cut && w.cuts > 0 {
-		add(name(i)+" is cut off", func(w *world) error { w.cuts--; w.cutOff(i); return nil })
+		all.rarely("%s is cut off", name(i), func(w *world) error { w.cuts--; w.cutOff(i); return nil })
 	}
 	if w.freezes > 0 {
-		add(name(i)+" freezes", func(w *world) error {
+		all.rarely("%s freezes", name(i), func(w *world) error {
 			w.freezes--
 			for _, j := range w.processOf(i) {
 				w.nodes[j].frozen = true
@@ -912,7 +932,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		})
 	}
 	if w.crashes > 0 && n.core.Session() != "" {
-		add(name(i)+" crashes", func(w *world) error {
+		all.rarely("%s crashes", name(i), func(w *world) error {
 			w.crashes--
 			for _, j := range w.processOf(i) {
 				w.crash(j)
@@ -921,7 +941,7 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 		})
 	}
 	if w.closes > 0 && !n.closing && (n.core.Session() != "" || n.registers != "") {
-		add(name(i)+" closes", func(w *world) error {
+		all.rarely("%s closes", name(i), func(w *world) error {
 			w.closes--
 			w.nodes[i].closing = true
 			for c := range w.nodes[i].callers {
@@ -933,12 +953,12 @@ func (w *world) nodeActions(i int, fair bool, add add) {
 }
 
 // breakActions adds revocations of keys, made either through the store or in the holder's own process.
-func (w *world) breakActions(add add) {
+func (w *world) breakActions(all *list) {
 	for _, key := range slices.Sorted(maps.Keys(w.store.keys)) {
 		k := w.store.keys[key]
 		for _, h := range k.Holders {
 			v := driver.Revocation{Key: key, Claim: h.Claim}
-			add("somebody asks for "+key, func(w *world) error {
+			all.rarely("somebody asks for %s", key, func(w *world) error {
 				w.breaks--
 				notices, _ := w.store.revoke(h.Session, v)
 				w.notify(notices)
@@ -946,7 +966,7 @@ func (w *world) breakActions(add add) {
 			})
 			for i := range w.nodes {
 				if n := &w.nodes[i]; n.core.Session() == h.Session && !n.dead && !n.frozen {
-					add("somebody in "+name(i)+" asks for "+key, func(w *world) error {
+					all.rarely("somebody in %s asks for "+key, name(i), func(w *world) error {
 						w.breaks--
 						return w.step(i, core.Revoked{Claim: v.Claim, Key: v.Key})
 					})
@@ -957,20 +977,20 @@ func (w *world) breakActions(add add) {
 }
 
 // letterActions adds what can happen to a letter.
-func (w *world) letterActions(m int, l *letter, fair bool, add add) {
+func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 	frozen := w.nodes[l.node].frozen || w.nodes[l.node].dead
 	if l.command == nil {
 		if !frozen {
-			add("the notice to "+name(l.node)+" arrives", func(w *world) error {
+			all.add("the notice to %s arrives", name(l.node), func(w *world) error {
 				l := w.mail[m]
 				w.drop(m)
 				return w.step(l.node, core.Noticed{Listener: l.listener, Notice: l.notice})
 			})
 		}
 		if !fair && w.faults > 0 {
-			add("the notice to "+name(l.node)+" is lost", func(w *world) error { w.faults--; w.drop(m); return nil })
+			all.rarely("the notice to %s is lost", name(l.node), func(w *world) error { w.faults--; w.drop(m); return nil })
 			if !l.late {
-				add("the notice to "+name(l.node)+" is late", func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
+				all.rarely("the notice to %s is late", name(l.node), func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
 			}
 		}
 		return
@@ -979,7 +999,7 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 	switch {
 	case !l.answered && w.now >= l.sent.Add(w.cfg.Attempt):
 		if !frozen {
-			add(what+" times out", func(w *world) error {
+			all.add("%s times out", what, func(w *world) error {
 				l := &w.mail[m]
 				l.answered = true
 				id, node := l.command.ID, l.node
@@ -990,17 +1010,17 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 			})
 		}
 		if l.reply != nil && !frozen && w.now == l.sent.Add(w.cfg.Attempt) {
-			add("the reply to "+what+" arrives in the last moment", func(w *world) error { return w.arrive(m) })
+			all.add("the reply to %s arrives in the last moment", what, func(w *world) error { return w.arrive(m) })
 		}
 		if l.reply != nil || l.executed {
 			return
 		}
 	case l.reply != nil:
 		if !frozen {
-			add("the reply to "+what+" arrives", func(w *world) error { return w.arrive(m) })
+			all.add("the reply to %s arrives", what, func(w *world) error { return w.arrive(m) })
 		}
 		if !fair && w.faults > 0 && !l.late {
-			add("the reply to "+what+" is delayed", func(w *world) error {
+			all.rarely("the reply to %s is delayed", what, func(w *world) error {
 				w.faults--
 				w.mail[m].late, w.mail[m].answered = true, false
 				return nil
@@ -1011,20 +1031,20 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 	if l.executed {
 		return
 	}
-	add(what+" is executed", func(w *world) error { return w.execute(m, true) })
+	all.add("%s is executed", what, func(w *world) error { return w.execute(m, true) })
 	if fair {
 		return
 	}
 	if w.reaches(l) {
-		add(what+" goes to the deposed primary", func(w *world) error { return w.astray(m, false) })
+		all.add("%s goes to the deposed primary", what, func(w *world) error { return w.astray(m, false) })
 		if _, _, answers := w.old.execute(l.command.Command, w.cfg.TTL, w.now); !answers {
-			add(what+" goes to the deposed primary, and fails", func(w *world) error { return w.astray(m, true) })
+			all.add("%s goes to the deposed primary, and fails", what, func(w *world) error { return w.astray(m, true) })
 		}
 	}
 	if w.refusals > 0 && !l.answered {
 		switch l.command.Op {
 		case core.Acquire, core.Release, core.Extend:
-			add(what+" is refused", func(w *world) error {
+			all.rarely("%s is refused", what, func(w *world) error {
 				w.refusals--
 				l := w.mail[m]
 				w.drop(m)
@@ -1036,28 +1056,28 @@ func (w *world) letterActions(m int, l *letter, fair bool, add add) {
 		return
 	}
 	if !l.late {
-		add(what+" is lost", func(w *world) error {
+		all.rarely("%s is lost", what, func(w *world) error {
 			w.faults--
 			if w.mail[m].executed = true; w.mail[m].answered {
 				w.drop(m)
 			}
 			return nil
 		})
-		add(what+" is executed, and its reply is lost", func(w *world) error {
+		all.rarely("%s is executed, and its reply is lost", what, func(w *world) error {
 			w.faults--
 			return w.execute(m, false)
 		})
 		if !l.copies {
-			add(what+" will come twice", func(w *world) error { w.faults--; w.mail[m].copies = true; return nil })
+			all.rarely("%s will come twice", what, func(w *world) error { w.faults--; w.mail[m].copies = true; return nil })
 		}
 		if w.atOnce(l) {
-			add(what+" is executed, and its reply is delayed", func(w *world) error {
+			all.rarely("%s is executed, and its reply is delayed", what, func(w *world) error {
 				w.faults--
 				w.mail[m].late = true
 				return w.execute(m, true)
 			})
 		}
-		add(what+" is late", func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
+		all.rarely("%s is late", what, func(w *world) error { w.faults--; w.mail[m].late = true; return nil })
 	}
 }
 
@@ -1276,14 +1296,14 @@ func (w *world) arrive(m int) error {
 }
 
 // callerActions adds what the callers of a node can do.
-func (w *world) callerActions(i int, fair bool, add add) {
+func (w *world) callerActions(i int, fair bool, all *list) {
 	if done := w.nodes[i].done; !fair && w.unlocks > 0 && done != nil {
-		add(name(i)+" unlocks once more", func(w *world) error { w.unlocks--; return w.step(i, done) })
+		all.rarely("%s unlocks once more", name(i), func(w *world) error { w.unlocks--; return w.step(i, done) })
 	}
 	for c := range w.nodes[i].callers {
 		o := &w.nodes[i].callers[c]
 		if h := w.nodes[i].hold(o.hold); o.limit > 0 && h != nil && h.ended == 0 && !h.freed && (h.stalls == 0 || !fair && w.progress > 0) {
-			add(name(i)+" reports progress", func(w *world) error {
+			all.add("%s reports progress", name(i), func(w *world) error {
 				h := w.nodes[i].hold(o.hold)
 				if h.stalls != 0 {
 					w.progress--
@@ -1300,7 +1320,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 		switch {
 		case o.hold != nil && w.staying(i, o):
 		case o.hold != nil && w.maySay(i, o):
-			add(name(i)+" says how it leaves", func(w *world) error {
+			all.add("%s says how it leaves", name(i), func(w *world) error {
 				h := w.nodes[i].hold(o.hold)
 				h.said = w.now
 				return w.step(i, core.ReleaseBy{Claim: h.claim, Release: o.leave})
@@ -1309,7 +1329,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				return
 			}
 		case o.hold != nil:
-			add(name(i)+" unlocks", func(w *world) error { return w.unlock(i, c) })
+			all.rarely("%s unlocks", name(i), func(w *world) error { return w.unlock(i, c) })
 			if fair {
 				return
 			}
@@ -1318,7 +1338,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				continue
 			}
 			if w.extends > 0 && h.over != 0 {
-				add(name(i)+" extends its lease", func(w *world) error {
+				all.add("%s extends its lease", name(i), func(w *world) error {
 					w.extends--
 					if err := w.step(i, core.Tick{}); err != nil { // like package engine, send no Extend after the end of the lease
 						return err
@@ -1336,13 +1356,13 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				})
 			}
 			if w.windDown > 0 {
-				add(name(i)+" gives notice", func(w *world) error {
+				all.rarely("%s gives notice", name(i), func(w *world) error {
 					w.windDown--
 					return w.step(i, core.WindDown{Claim: h.claim, Hold: h.call, Cause: errNotice})
 				})
 			}
 			if w.giveUps > 0 {
-				add(name(i)+" gives up too late", func(w *world) error {
+				all.rarely("%s gives up too late", name(i), func(w *world) error {
 					w.giveUps--
 					if err := w.step(i, core.GiveUp{Call: o.hold}); err != nil {
 						return err
@@ -1352,7 +1372,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 			}
 		case o.call != nil:
 			if !fair && w.giveUps > 0 {
-				add(name(i)+" gives up", func(w *world) error {
+				all.rarely("%s gives up", name(i), func(w *world) error {
 					w.giveUps--
 					err := w.step(i, core.GiveUp{Call: o.call})
 					if err == nil && w.nodes[i].callers[c].call != nil {
@@ -1362,7 +1382,7 @@ func (w *world) callerActions(i int, fair bool, add add) {
 				})
 			}
 		case o.rounds > 0 && o.after <= w.now:
-			add(name(i)+" locks", func(w *world) error {
+			all.add("%s locks", name(i), func(w *world) error {
 				w.letters++
 				o := &w.nodes[i].callers[c]
 				o.after = 0
