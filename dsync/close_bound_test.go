@@ -237,6 +237,45 @@ func TestSecondCloseHurriesTheFirst(t *testing.T) {
 	})
 }
 
+// B39: Release and ReleaseAfter return nil only if the store has confirmed the release. If the session is lost before
+// that, the error is ErrLost. If the session is closed before that, the error is ErrNotReleased.
+func TestWhatReleaseSays_B39(t *testing.T) {
+	release := func(h *dsync.Hold) error { return h.Release(background) }
+	for _, tt := range []struct {
+		name    string
+		acquire func(s *dsync.Session) (*dsync.Hold, error)
+		release func(h *dsync.Hold) error
+	}{
+		{"Release", func(s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(background) }, release},
+		{"ReleaseAfter", func(s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Hold(background) }, func(h *dsync.Hold) error {
+			return h.ReleaseAfter(background, time.Second)
+		}},
+		{"Release of a reader", func(s *dsync.Session) (*dsync.Hold, error) { return s.RWMutex("k").RHold(background) }, release},
+		{"Release of units", func(s *dsync.Session) (*dsync.Hold, error) { return s.Semaphore("k", 3).Hold(background, 2) }, release},
+		{"Release of a lease", func(s *dsync.Session) (*dsync.Hold, error) { return s.Mutex("k").Lease(background, time.Hour) }, release},
+	} {
+		for _, closed := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, and the session is closed: %t", tt.name, closed), func(t *testing.T) {
+				memory := dsynctest.NewMemory()
+				f := newFaulty(t, memory, nil)
+				s := newSession(t, f, nil)
+				h, err := tt.acquire(s)
+				noErr(t, err)
+				f.Cut()
+				want := []error{dsync.ErrLost}
+				if closed {
+					time.AfterFunc(time.Second, func() { s.Close(background) })
+					want = []error{dsync.ErrNotReleased, dsync.ErrClosed}
+				}
+				wantErr(t, tt.name, tt.release(h), want...)
+				if len(holders(t, memory, "k")) != 1 {
+					t.Error("the store has released the key, so this tests nothing")
+				}
+			})
+		}
+	}
+}
+
 // B39: if the store never answers a lease's release, Release returns an error once the lease is over, even if the
 // session was lost long before. The error reports the end of the lease.
 func TestLeaseReleaseEndsWithTheLease_B39(t *testing.T) {
