@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -119,6 +120,52 @@ func TestWaitSaysThatTheTTLIsTooShort(t *testing.T) {
 			t.Errorf("printed %q, want the advice to raise --ttl", got)
 		}
 	})
+}
+
+// If the server does not answer, leasehold ends within the 10 s after which docker stop kills a container, whether it is
+// interrupted while it waits for the key, or its command has ended.
+func TestSilentServerDelaysTheEndLittle(t *testing.T) {
+	const limit = 9 * time.Second
+	for _, ttl := range []time.Duration{6 * time.Second, 30 * time.Second, time.Hour} {
+		bubble(t, func(t *testing.T) {
+			memory := dsynctest.NewMemory()
+			faulty := dsynctest.NewFaulty(memory, nil)
+			defer faulty.Close()
+			other, err := dsync.New(memory, &dsync.Options{TTL: time.Hour})
+			noErr(t, err)
+			defer other.Close(context.Background())
+			defer holdAs(t, other, "held", driver.KindMutex).Release(context.Background())
+			said := new(screen)
+			a := &app{stdin: strings.NewReader(""), stdout: new(screen), stderr: said, getenv: func(string) string { return "" }, store: faulty, noKeeper: true}
+			ctx, cancel := context.WithCancel(t.Context())
+			end := make(chan int, 1)
+			go func() { end <- a.main(ctx, []string{"run", "--ttl", ttl.String(), "held", "--", "true"}) }()
+			time.Sleep(time.Second)
+			s, err := dsync.New(faulty, &dsync.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
+			noErr(t, err)
+			h := holdAs(t, s, "k", driver.KindMutex)
+
+			faulty.Cut()
+			began := time.Now()
+			cancel()
+			if got := <-end; got != exitInterrupted {
+				t.Errorf("TTL %v: status %d while waiting, want the status of an interrupt", ttl, got)
+			}
+			if took := time.Since(began); took > limit {
+				t.Errorf("TTL %v: the interrupted wait ended after %v, want at most %v", ttl, took, limit)
+			}
+			began = time.Now()
+			j := &job{key: "k", kind: driver.KindMutex}
+			j.release(a, h)
+			j.close(a, s)
+			if took := time.Since(began); took > limit {
+				t.Errorf("TTL %v: the key was given up after %v, want at most %v", ttl, took, limit)
+			}
+			if n := strings.Count(said.take(), `"k" may not have been released`); n > 1 {
+				t.Errorf("TTL %v: %d lines say that the key may not have been released, want at most one", ttl, n)
+			}
+		})
+	}
 }
 
 // If the server confirms no registration, leasehold says that, and not that others were ahead.
