@@ -302,14 +302,13 @@ func (j *job) notReleased(a *app, err error) {
 	a.say(fmt.Errorf("%q may not have been released; it is free at the latest when the TTL of %v has run out: %w", j.key, a.target.ttl, err))
 }
 
-// releaseTimeout bounds the wait in release if the server does not answer. Together, release and close
-// take less than the 10 s after which docker stop kills a container.
-const releaseTimeout = 3 * time.Second
-
-// sealTimeout bounds the wait for the server to record a success. A command runs again if its
-// success is not recorded, so sealTimeout is longer than MongoDB takes to elect a primary after a
-// step-down.
-const sealTimeout = 5 * time.Second
+// These bound the waits in release and seal if the server does not answer. With close, either takes less than the 10 s
+// after which docker stop kills a container. A command runs again if its success is not recorded, so sealTimeout is
+// longer than MongoDB takes to elect a primary after a step-down.
+const (
+	releaseTimeout = 3 * time.Second
+	sealTimeout    = 4 * time.Second
+)
 
 // want returns what the job holds while its command runs.
 func (j *job) want() (engine.Want, error) {

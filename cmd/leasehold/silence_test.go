@@ -143,7 +143,7 @@ func TestSilentServerDelaysTheEndLittle(t *testing.T) {
 			time.Sleep(time.Second)
 			s, err := dsync.New(faulty, &dsync.Options{TTL: ttl, Logger: slog.New(slog.DiscardHandler)})
 			noErr(t, err)
-			h := holdAs(t, s, "k", driver.KindMutex)
+			h, sealed := holdAs(t, s, "k", driver.KindMutex), holdAs(t, s, "once", driver.KindOnce)
 
 			faulty.Cut()
 			began := time.Now()
@@ -156,7 +156,12 @@ func TestSilentServerDelaysTheEndLittle(t *testing.T) {
 			}
 			began = time.Now()
 			j := &job{key: "k", kind: driver.KindMutex}
+			sealing := make(chan error, 1)
+			go func() { sealing <- (&job{tick: 1}).seal(sealed) }()
 			j.release(a, h)
+			if err := <-sealing; err == nil {
+				t.Errorf("TTL %v: the success counts as recorded", ttl)
+			}
 			j.close(a, s)
 			if took := time.Since(began); took > limit {
 				t.Errorf("TTL %v: the key was given up after %v, want at most %v", ttl, took, limit)
