@@ -134,8 +134,8 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 }
 
 // Release releases the hold, and returns when no fail-over can undo the release. ctx bounds only the wait for the
-// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold had
-// already ended, or ctx's error, or [ErrRefused]. If the session is closed before the store has answered, it is
+// store's answer; the release goes on in the background. The error is [ErrLost] with its cause if the hold
+// ended before that, or ctx's error, or [ErrRefused]. If the session is closed before the store has answered, it is
 // [ErrNotReleased], or [ErrLeaseOver] for a lease that has ended.
 //
 // A second Release does nothing, and does not wait for the first.

@@ -132,15 +132,15 @@ func (s *Session) Healthy() error { return engine.Of(s).Healthy() }
 // ends, Close sends each remaining command once. It then returns within one attempt, or in about two round trips if the
 // store answers.
 //
-// If Close returns nil, the session is unregistered, and everything it held is released, or will be when its
-// holder's grace ends. A lease that was not released stays held until it ends. Otherwise the error is one of
-// these, or both:
+// If Close returns nil, the session is unregistered, and what it held is released, or will be when its holder's
+// grace ends. An unreleased lease stays held until it ends, and what was lost before, until its session expires.
+// Otherwise the error is one of these, or both:
 //
-//   - [ErrNotReleased], as a [*NotReleasedError] that names the keys that the store may still hold,
-//     because it refused their release, has not answered, or may undo it in a fail-over. They become free
-//     within one TTL, but a lease only at its own end.
-//   - [ErrNotUnregistered]: the session may stay listed as a member for up to one TTL.
+//   - [ErrNotReleased], as a [*NotReleasedError] with the keys that the store may still hold, because it
+//     refused their release, has not answered, or may undo it in a fail-over. They become free within one
+//     TTL, a lease at its end.
+//   - [ErrNotUnregistered]: the session may stay listed for up to one TTL.
 //
-// The session is closed even then. Close waits for all goroutines of the session except running hooks. A second
+// The session is closed even then. Close waits for the session's goroutines except running hooks. A second
 // Close returns when the first does, with the same error; its ctx bounds both.
 func (s *Session) Close(ctx context.Context) error { return engine.Of(s).Close(ctx) }
