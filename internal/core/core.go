@@ -202,7 +202,9 @@ func (c *Core) due() {
 	}
 	c.sessionDue()
 	c.timersDue()
-	c.discardsDue()
+	if c.discards.due <= c.now {
+		c.discard()
+	}
 	c.sweepDue()
 	c.listenerDue() // last: what is due above may need the listener
 }

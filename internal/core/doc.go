@@ -145,7 +145,7 @@
 //
 // Every request to join carries a time by the store's clock, after which the store ignores the request. Until then, an
 // unanswered request, or a copy of an answered one, can make a claim join again after the claim's release. So the Core
-// remembers released claims as past claims, and discards them after that time, many per command.
+// remembers released claims as past claims, and discards them after that time and a heartbeat, many per command.
 //
 // # How to read it
 //

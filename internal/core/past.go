@@ -39,9 +39,7 @@ func (c *Core) leaveStore(cl *claim, x *args) {
 		if !cl.joinsUntil.IsZero() {
 			p.joinsUntil = cl.joinsUntil.UnixNano()
 		}
-		if c.past = append(c.past, p); p.joinsUntil > 0 && c.discards.due == never {
-			c.discardLater()
-		}
+		c.past = append(c.past, p)
 	}
 }
 
@@ -73,75 +71,47 @@ func (c *Core) forgetPast() {
 // committed is called when the store reports up to which position its writes are committed. If a release was applied in
 // another term, it may have been undone without the store's knowing, so the claim is discarded.
 func (c *Core) committed(at driver.OpTime) {
-	undone, busy := false, c.closing != nil
 	var rejoin []pastClaim
 	for i := range c.past {
 		switch p := &c.past[i]; {
-		case p.joinsUntil == discarding:
-			busy = true
-		case p.joinsUntil == longAgo: // its Discard failed and will be sent again
+		case p.joinsUntil == discarding, p.joinsUntil == longAgo: // its Discard is under way, or failed and will be sent again
 		case p.applied == driver.OpTime{}:
 		case p.applied.Term != at.Term:
 			if p.joinsUntil > 0 { // discard it again once no request can join
 				rejoin = append(rejoin, pastClaim{number: p.number, key: p.key, token: p.token, acks: p.acks, joinsUntil: p.joinsUntil})
 			}
-			p.joinsUntil, undone = longAgo, true
+			p.joinsUntil = longAgo
 		case p.applied.Time <= at.Time:
 			p.applied = driver.OpTime{}
 		}
 	}
 	c.past = append(c.past, rejoin...)
-	if undone && !busy {
-		c.discards.due = c.now
-	}
 }
 
-// cannotJoin reports whether a request with the given notAfter can no longer join. It allows for a step of the store's
-// clock by up to the margin.
-func (c *Core) cannotJoin(notAfter time.Time) bool {
-	return c.storeClock().After(notAfter.Add(c.cfg.Margin))
-}
-
-// forgetJoins clears cl.joinsUntil if none of the claim's requests can still join.
+// forgetJoins clears cl.joinsUntil if none of the claim's requests can still join, even if the store's clock steps by
+// up to the margin.
 func (c *Core) forgetJoins(cl *claim) {
-	if !cl.joinsUntil.IsZero() && c.cannotJoin(cl.joinsUntil) {
+	if c.storeClock().After(cl.joinsUntil.Add(c.cfg.Margin)) {
 		cl.joinsUntil = time.Time{}
 	}
 }
 
-// discards schedules the Discards of past claims that could join again because of a copy of a request. A claim is due
-// once no such copy can join. One command discards up to maxDiscards claims that are due. So within the time of two
-// attempts, a session sends one Discard at most, plus one more for every maxDiscards further claims.
+// discards schedules the Discards of past claims that could join again because of a copy of a request, or whose release
+// may have been undone. They are sent after an acknowledged heartbeat, one at a time, for up to maxDiscards claims.
 type discards struct {
-	due    Instant // when to send a Discard; never: nothing to discard, or one is under way
+	due    Instant // when to send a failed Discard again; never: none has failed
 	failed int     // consecutive Discards that were refused or not answered
 }
 
 // maxDiscards is the most claims that one command discards.
 const maxDiscards = 1000
 
-// discardLater schedules the next Discard. It waits one Attempt longer than the first claim requires, so that one
-// command can discard later claims, too. If a fail-over may have undone the release of a claim, the Discard
-// is due now.
-func (c *Core) discardLater() {
-	due := never
-	for i := range c.past {
-		switch p := &c.past[i]; {
-		case p.joinsUntil == discarding || c.closing != nil:
-			c.discards.due = never
-			return
-		case p.joinsUntil == longAgo:
-			due = c.now
-		case p.joinsUntil > 0 && due == never:
-			due = c.now.Add(max(0, time.Unix(0, p.joinsUntil).Sub(c.storeClock())+c.cfg.Margin) + c.cfg.Attempt)
-		}
-	}
-	c.discards.due = due
-}
-
-// discardsDue sends the Discard if it is due.
-func (c *Core) discardsDue() {
-	if c.discards.due > c.now {
+// discard sends a Discard for the claims of which no request can join any more by the store's clock in the last
+// acknowledged heartbeat. A primary that was deposed before that heartbeat might not know of a claim that has joined
+// again, and would answer that nothing is left of it.
+func (c *Core) discard() {
+	c.discards.due = never
+	if c.closing != nil || slices.ContainsFunc(c.past, func(p pastClaim) bool { return p.joinsUntil == discarding }) {
 		return
 	}
 	var claims []driver.Claim
@@ -150,17 +120,18 @@ func (c *Core) discardsDue() {
 		if len(claims) == maxDiscards {
 			break
 		}
-		if p.joinsUntil > 0 && c.cannotJoin(time.Unix(0, p.joinsUntil)) {
+		if c.mayDiscard(p) {
 			p.joinsUntil = discarding
 			claims = append(claims, driver.Claim{Key: p.key, ID: c.claimID(p.number), Session: c.session.id})
 		}
 	}
-	if len(claims) == 0 { // the store's clock went back
-		c.discardLater()
-		return
+	if len(claims) > 0 {
+		c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
 	}
-	c.discards.due = never
-	c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
+}
+
+func (c *Core) mayDiscard(p *pastClaim) bool {
+	return p.joinsUntil > 0 && c.session.lastBeat.clock.After(time.Unix(0, p.joinsUntil).Add(c.cfg.Margin))
 }
 
 // discarded handles the answer to a Discard.
@@ -172,18 +143,13 @@ func (c *Core) discarded(s *sent, r *Reply) {
 		c.discardAgain()
 		return
 	}
-	n := 0
 	for i := range c.past {
 		if p := &c.past[i]; p.joinsUntil == discarding {
 			p.joinsUntil, p.applied = 0, driver.OpTime{}
-			n++
 		}
 	}
 	c.discards.failed = 0
-	c.discardLater()
-	if n == maxDiscards && c.closing == nil { // more may be due
-		c.discards.due = c.now
-	}
+	c.discard() // more may be due
 }
 
 // discardAgain schedules another Discard, after a pause, for the claims of a failed Discard. It puts them behind the

@@ -649,7 +649,7 @@ func TestRequestMayJoinWithinTheMargin(t *testing.T) {
 		r.pass(wait)
 		r.done(1)
 		r.answer("Release", core.Reply{Found: true})
-		r.pass(8 * time.Second)
+		r.beat()
 		if got := r.sent["Discard"].ID != 0; got != want {
 			t.Errorf("released after %v: a Discard was sent: %v, want %v", wait, got, want)
 		}
@@ -669,8 +669,39 @@ func TestUndoneReleaseIsDiscardedTwice(t *testing.T) {
 	r.says("in another term", "Discard")
 	first := r.sent["Discard"].ID
 	r.answer("Discard", core.Reply{})
+	delete(r.sent, "Heartbeat")
 	r.pass(r.cfg.Attempt + r.cfg.Margin + r.cfg.Attempt)
+	r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 2, Time: 8}})
 	if r.sent["Discard"].ID == first {
 		t.Error("the claim is not discarded again")
 	}
+}
+
+// A Discard follows a heartbeat that was acknowledged when no request of the claim could join any more: a primary that
+// was deposed before would not know of a claim that has joined again.
+func TestDiscardFollowsAHeartbeat(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.pass(r.cfg.Heartbeat + time.Second)
+	r.says("no request can join any more", "Heartbeat")
+	r.step(&core.Reply{Command: r.sent["Heartbeat"].ID, Now: r.clock().Add(-r.cfg.Heartbeat / 2)})
+	if r.sent["Discard"].ID != 0 {
+		t.Error("the claim is discarded, although by the store's clock its request can still join")
+	}
+	r.pass(2500 * time.Millisecond)
+	r.acquire(2)
+	g := r.granted(9000)
+	g.State.Holders[0].Claim = "s.2"
+	r.answer("Acquire", g)
+	r.step(&core.Done{Claim: 2, Hold: r.calls[2]})
+	r.answer("Release", core.Reply{Found: true})
+	r.beat()
+	if got := r.sent["Discard"].Claims; len(got) != 1 || got[0].ID != "s.1" {
+		t.Errorf("after a heartbeat, %v are discarded, want claim s.1", got)
+	}
+	r.pass(r.cfg.Attempt + r.cfg.Margin)
+	r.answer("Discard", core.Reply{})
+	r.says("claim s.2 is not due before a heartbeat", "")
 }

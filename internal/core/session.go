@@ -176,6 +176,9 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.acknowledged(r.Command)
 	c.committed(r.Committed)
 	c.forgetPast()
+	if c.discards.due == never {
+		c.discard()
+	}
 	c.look()
 	c.do(Beat{Took: took, Left: c.Deadline().Sub(c.now)})
 }

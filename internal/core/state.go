@@ -144,7 +144,7 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 		w.num('n', p.number)
 		w.b = append(w.b, p.key...)
 		w.put(min(3, 1+s.acks-p.acks))
-		w.flags(p.joinsUntil == 0, p.joinsUntil == discarding)
+		w.flags(p.joinsUntil == 0, p.joinsUntil == discarding, c.mayDiscard(&p))
 		if p.joinsUntil > 0 {
 			w.put(uint64(max(time.Unix(0, p.joinsUntil).Sub(c.clockAt(now)), -2*c.cfg.Margin)))
 		}

@@ -615,8 +615,7 @@ var tableCases = []tableCase{
 		g.State.Holders[0].Claim = "s.2"
 		r.answer("Acquire", g)
 		r.beat()
-		r.pass(2 * time.Second)
-	}, "past", "Discard"},
+	}, "past", "Discard, Keys"},
 	{"held", "a claim of an earlier session is revoked", func(r *rig) { r.step(core.Revoked{Claim: "r.7", Key: "k"}) }, "held", ""},
 	{"held", "a try here", func(r *rig) { r.acquire(2, tries) }, "held", "Deliver 2: " + (&driver.HeldError{Key: "k", Here: true, Session: "s"}).Error()},
 	{"held", "a caller here wants another kind", func(r *rig) {
@@ -873,7 +872,7 @@ var tableCases = []tableCase{
 	{"past and listening", "notice: granted again", func(r *rig) { r.listen(); r.notice(driver.NoticeGrant) }, "leaving", "Release"},
 	{"past", "reply: granted again", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(9000)) }, "leaving", "Release"},
 	{"past", "reply: as before", func(r *rig) { r.acquire(2); r.answer("Acquire", r.granted(5000)) }, "past", ""},
-	{"past", "requests void", func(r *rig) { r.beat(); r.pass(time.Second) }, "past", "Discard"},
+	{"past", "requests void", func(r *rig) { r.beat() }, "past", "Discard"},
 	{"past", "discarded, and another is granted the key", func(r *rig) {
 		r.beat()
 		r.pass(time.Second)
@@ -890,7 +889,6 @@ var tableCases = []tableCase{
 		r.notice(driver.NoticeGrant)
 		r.answer("Release", core.Reply{Found: true})
 		r.beat()
-		r.pass(2 * time.Second)
 	}, "past", "Discard"},
 	{"gone", "requested for a lease, and granted by a notice before the reply", func(r *rig) { r.begin(leases); r.step(grants("s.1", 7000)) }, "dating", ""},
 	{"gone", "unknown id in a notice", func(r *rig) {
