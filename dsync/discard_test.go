@@ -98,6 +98,34 @@ func TestCopyOfARequestHoldsNothing(t *testing.T) {
 	}
 }
 
+// docs/guarantees.md: a late copy of a request is given up within two attempts and the margin after the request could
+// join no more, however seldom heartbeats are.
+func TestLateCopyIsGivenUpInTime(t *testing.T) {
+	for _, ttl := range []time.Duration{ttl, 2 * time.Minute, 10 * time.Minute} {
+		inBubble(t, ttl.String(), func(t *testing.T) {
+			memory, attempt := dsynctest.NewMemory(), min(ttl/6, 5*time.Second)
+			again := newFaulty(t, memory, func(r dsynctest.Request) (f dsynctest.Fault) {
+				if r.Method == dsynctest.MethodAcquire && r.Key == "k" {
+					f.Again = attempt * 4 / 5
+				}
+				return f
+			})
+			s, other := newSession(t, again, &dsync.Options{TTL: ttl}), newSession(t, memory, &dsync.Options{TTL: ttl})
+			turn(s.Mutex("other"))
+			began := time.Now()
+			turn(s.Mutex("k"))
+			time.Sleep(attempt * 9 / 10)
+			if len(holders(t, memory, "k")) == 0 {
+				t.Fatal("no copy has joined, so this tests nothing")
+			}
+			lock(t, other.Mutex("k"))
+			if took, most := time.Since(began), 3*attempt+s.Options().Margin+time.Second/10; took > most {
+				t.Errorf("the key was free %v after the request, want at most %v", took, most)
+			}
+		})
+	}
+}
+
 // One command discards up to 1,000 claims that are due, even if they are of different keys. A claim needs no Discard if
 // it was held for so long that no copy of its request can still join the queue.
 func TestClaimsAreDiscardedTogether(t *testing.T) {

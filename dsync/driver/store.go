@@ -120,7 +120,8 @@ type Store interface {
 	// because a Release has kept them on purpose. Usually there is nothing to remove; then Discard writes nothing. Only
 	// Key, ID and Session of the claims are used. Discard returns the notices that Release would have returned for the
 	// removed claims. If it fails to remove some claims, it still tries to remove the others, and returns their notices
-	// with the first error.
+	// with the first error. A deposed primary may answer that nothing is left. So a session calls Discard only after a
+	// Heartbeat that was executed after the NotAfter of all requests of the claims.
 	Discard(ctx context.Context, claims []Claim) ([]Notice, error)
 
 	// Listen calls f, one call at a time, for the notices that are sent to the session and to observers of the

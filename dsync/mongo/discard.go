@@ -14,9 +14,9 @@ import (
 
 // Discard implements [driver.Store]. It first sends one update, which changes nothing, but counts the records that have
 // one of the claims: usually none. A read would not be safe. An update waits until a majority has all that the primary
-// has written before. So even a deposed primary knows of what was executed before it was deposed. If there are such records, Discard reads them and releases their
-// claims: all claims for which a short Release will probably do at the same time, so that their statements go together,
-// and the others one by one.
+// has written before, but a primary that was deposed may still answer it: see [driver.Store.Discard]. If there are such
+// records, Discard reads them and releases their claims: all claims for which a short Release will probably do at the
+// same time, so that their statements go together, and the others one by one.
 func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.Notice, error) {
 	byKey := make(map[string][]string)
 	for _, c := range claims {

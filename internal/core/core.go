@@ -202,9 +202,7 @@ func (c *Core) due() {
 	}
 	c.sessionDue()
 	c.timersDue()
-	if c.discards.due <= c.now {
-		c.discard()
-	}
+	c.discardsDue()
 	c.sweepDue()
 	c.listenerDue() // last: what is due above may need the listener
 }

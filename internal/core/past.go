@@ -39,7 +39,9 @@ func (c *Core) leaveStore(cl *claim, x *args) {
 		if !cl.joinsUntil.IsZero() {
 			p.joinsUntil = cl.joinsUntil.UnixNano()
 		}
-		c.past = append(c.past, p)
+		if c.past = append(c.past, p); p.joinsUntil > 0 && c.discards.due == never {
+			c.discardLater()
+		}
 	}
 }
 
@@ -88,10 +90,11 @@ func (c *Core) committed(at driver.OpTime) {
 	c.past = append(c.past, rejoin...)
 }
 
-// forgetJoins clears cl.joinsUntil if none of the claim's requests can still join, even if the store's clock steps by
-// up to the margin.
+// forgetJoins clears cl.joinsUntil if the store has the claim, and none of its requests can still join, even if the
+// store's clock steps by up to the margin. If the store is not known to have the claim, the answer that its release
+// finds nothing may come from a deposed primary, so the claim is discarded later.
 func (c *Core) forgetJoins(cl *claim) {
-	if c.storeClock().After(cl.joinsUntil.Add(c.cfg.Margin)) {
+	if cl.stored == present && c.storeClock().After(cl.joinsUntil.Add(c.cfg.Margin)) {
 		cl.joinsUntil = time.Time{}
 	}
 }
@@ -99,7 +102,7 @@ func (c *Core) forgetJoins(cl *claim) {
 // discards schedules the Discards of past claims that could join again because of a copy of a request, or whose release
 // may have been undone. They are sent after an acknowledged heartbeat, one at a time, for up to maxDiscards claims.
 type discards struct {
-	due    Instant // when to send a failed Discard again; never: none has failed
+	due    Instant // when to send a failed Discard again, or a heartbeat for the next; never: none is needed, or one is under way
 	failed int     // consecutive Discards that were refused or not answered
 }
 
@@ -109,6 +112,8 @@ const maxDiscards = 1000
 // discard sends a Discard for the claims of which no request can join any more by the store's clock in the last
 // acknowledged heartbeat. A primary that was deposed before that heartbeat might not know of a claim that has joined
 // again, and would answer that nothing is left of it.
+// The driver of a replica set, and a router, send no command to the former primary once the new one has answered them.
+// Through another router a Discard might reach it.
 func (c *Core) discard() {
 	c.discards.due = never
 	if c.closing != nil || slices.ContainsFunc(c.past, func(p pastClaim) bool { return p.joinsUntil == discarding }) {
@@ -127,11 +132,36 @@ func (c *Core) discard() {
 	}
 	if len(claims) > 0 {
 		c.send(&Command{Op: Discard, Session: c.session.id, Claims: claims}, 0)
+	} else {
+		c.discardLater()
 	}
 }
 
-func (c *Core) mayDiscard(p *pastClaim) bool {
-	return p.joinsUntil > 0 && c.session.lastBeat.clock.After(time.Unix(0, p.joinsUntil).Add(c.cfg.Margin))
+func (c *Core) mayDiscard(p *pastClaim) bool { return p.joinsUntil > 0 && c.noneJoins(p.joinsUntil) }
+
+// noneJoins reports whether requests that can join until the given time, in Unix nanoseconds, could no longer join when
+// the last acknowledged heartbeat was executed, even if the store's clock steps by up to the margin.
+func (c *Core) noneJoins(until int64) bool {
+	return c.session.lastBeat.clock.After(time.Unix(0, until).Add(c.cfg.Margin))
+}
+
+// discardLater schedules a heartbeat for the next Discard, in case none is due sooner. It waits one Attempt longer than
+// the first claim requires, so that one heartbeat and one Discard do for later claims, too.
+func (c *Core) discardLater() {
+	if i := slices.IndexFunc(c.past, func(p pastClaim) bool { return p.joinsUntil != 0 }); i >= 0 && c.closing == nil && c.past[i].joinsUntil != discarding {
+		left := time.Unix(0, c.past[i].joinsUntil).Sub(c.storeClock())
+		c.discards.due = c.now.Add(max(0, left) + c.cfg.Margin + c.cfg.Attempt)
+	}
+}
+
+// discardsDue sends a failed Discard again, or the heartbeat that must come before the next.
+func (c *Core) discardsDue() {
+	if c.discards.due > c.now {
+		return
+	}
+	if c.discard(); c.discards.due != never && c.session.heartbeat == 0 {
+		c.heartbeatSoon()
+	}
 }
 
 // discarded handles the answer to a Discard.

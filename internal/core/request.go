@@ -51,7 +51,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 	if leaves := s.Edit.Release; leaves != nil {
 		if old := c.byID(leaves.Claim.ID); old != nil && old.command == r.Command {
 			old.command = 0
-			if r.Err == nil {
+			if r.Err == nil && r.Found { // otherwise a deposed primary may not know of the claim
 				c.fire(old, left, args{})
 			} else {
 				old.failed++

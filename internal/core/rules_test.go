@@ -677,6 +677,23 @@ func TestUndoneReleaseIsDiscardedTwice(t *testing.T) {
 	}
 }
 
+// A request has no answer, and its caller gives up when the request can no longer join. That the release finds nothing
+// may be the answer of a deposed primary, so the claim is discarded after a heartbeat.
+func TestUnansweredRequestThatNothingIsFoundOf(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Retry, r.cfg.Backoff = 4*time.Second, 4*time.Second
+	r.joining()
+	r.pass(r.cfg.Attempt)
+	r.answer("Acquire", core.Reply{Lost: true})
+	r.pass(r.cfg.Margin + 200*time.Millisecond)
+	r.giveUp(1)
+	r.answer("Release", core.Reply{})
+	r.beat()
+	if r.sent["Discard"].ID == 0 {
+		t.Error("the claim is not discarded")
+	}
+}
+
 // A Discard follows a heartbeat that was acknowledged when no request of the claim could join any more: a primary that
 // was deposed before would not know of a claim that has joined again.
 func TestDiscardFollowsAHeartbeat(t *testing.T) {

@@ -176,7 +176,7 @@ func (c *Core) heartbeatAnswered(s *sent, r *Reply) {
 	c.acknowledged(r.Command)
 	c.committed(r.Committed)
 	c.forgetPast()
-	if c.discards.due == never {
+	if c.discards.failed == 0 { // otherwise the failed Discard is due after a pause
 		c.discard()
 	}
 	c.look()

@@ -184,6 +184,7 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.flags(cl.requests > 0, cl.requests > 1, cl.request.NoneWaiting, cl.refused != nil, c.wouldKnow(cl))
 	if !cl.joinsUntil.IsZero() {
 		w.put(uint64(max(cl.joinsUntil.Sub(c.clockAt(w.now)), -2*c.cfg.Margin)))
+		w.flags(c.noneJoins(cl.joinsUntil.UnixNano()))
 	}
 	if cl.token > 0 {
 		w.put(uint64(cl.token - cl.request.Token))

@@ -607,12 +607,21 @@ var tableCases = []tableCase{
 		r.pass(600 * time.Millisecond)
 		r.done(2)
 	}, "leaving", "Acquire and leave"},
+	{"held", "done, the next here waited too long, granted, but this claim was not found", func(r *rig) {
+		r.acquire(2)
+		r.pass(time.Second)
+		r.done(1)
+		g := r.granted(9000)
+		g.State.Holders[0].Claim = "s.2"
+		r.answer("Acquire", g)
+	}, "leaving", "Release, Deliver 2: hold 2, token 9000"},
 	{"held", "done, the next here waited too long, granted, and requests void", func(r *rig) {
 		r.acquire(2)
 		r.pass(time.Second)
 		r.done(1)
 		g := r.granted(9000)
 		g.State.Holders[0].Claim = "s.2"
+		g.Found = true
 		r.answer("Acquire", g)
 		r.beat()
 	}, "past", "Discard, Keys"},
