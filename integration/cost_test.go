@@ -98,7 +98,7 @@ func TestCostUncontended(t *testing.T) {
 		}
 		// No command sends a notice, since nobody waits. Heartbeats and the listener's commands don't count: on a slow
 		// machine a heartbeat may be due, or the session may hold the key so long that it listens.
-		if sent := mon.commands(func(c command) bool { return !listening(c) && !aboutSession(c) }); len(sent) != 2*n {
+		if sent := mon.commands(func(c command) bool { return !byItself(c) }); len(sent) != 2*n {
 			t.Errorf("%d commands for %d times Lock and Unlock, want %d: %v", len(sent), n, 2*n, sent)
 		}
 		if log != nil {
@@ -376,7 +376,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 		eventually(t, "all have requested the key again after they began to listen", func() bool {
 			waiting.reset()
 			time.Sleep(time.Second)
-			return len(waiting.commands(func(c command) bool { return !listening(c) && !aboutSession(c) })) == 0 || !s.Has(server.Need{Notices: true})
+			return len(waiting.commands(func(c command) bool { return !byItself(c) })) == 0 || !s.Has(server.Need{Notices: true})
 		})
 
 		releasing.reset()
@@ -408,7 +408,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 					t.Errorf("the waiters sent %d commands, want at most 1, and 2 for each of %d starts of a listener: %v", len(sent), starts, sent)
 				}
 			}
-			wantFew(waiting.commands(func(c command) bool { return !listening(c) && !aboutSession(c) }))
+			wantFew(waiting.commands(func(c command) bool { return !byItself(c) }))
 			waiting.reset()
 			release(t, g.h)
 			g = granted(t, grants)
@@ -418,7 +418,7 @@ func TestCostOfReleaseWithAQueue(t *testing.T) {
 			if sent := waiting.commands(isRelease); len(sent) != 1 {
 				t.Errorf("%d commands for the release of a hold that was granted while others waited, want 1: %v", len(sent), sent)
 			}
-			wantFew(waiting.commands(func(c command) bool { return !listening(c) && !aboutSession(c) && !isRelease(c) && !notifies(c) }))
+			wantFew(waiting.commands(func(c command) bool { return !byItself(c) && !isRelease(c) && !notifies(c) }))
 		}
 		if st := load(t, store, "line"); st.Waiting != left || len(st.Holders) != 1 {
 			t.Errorf("%d in the queue and %d holders, want %d and 1", st.Waiting, len(st.Holders), left)

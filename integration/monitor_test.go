@@ -142,6 +142,10 @@ func listening(c command) bool {
 	return c.name == "hello" || c.name == "listCollections" || onNotices(c) && !notifies(c)
 }
 
+// byItself reports whether a session sends the command whatever its callers do, when it is due: heartbeats, and what
+// listening reports.
+func byItself(c command) bool { return listening(c) || aboutSession(c) }
+
 // notifies reports whether the command sends a notice about a key. When a listener starts, it
 // inserts a notice without a key.
 func notifies(c command) bool {

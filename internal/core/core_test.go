@@ -331,8 +331,10 @@ func (r *rig) mismatched() {
 	r.answer("Acquire", core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}})
 }
 
-func (r *rig) granted(token int64) core.Reply {
-	return core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.1", Session: "s", Token: token}}}}
+func (r *rig) granted(token int64) core.Reply { return r.grantedTo("s.1", token) }
+
+func (r *rig) grantedTo(claim string, token int64) core.Reply {
+	return core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: claim, Session: "s", Token: token}}}}
 }
 
 func (r *rig) dating() {

@@ -112,6 +112,7 @@ const maxDiscards = 1000
 // discard sends a Discard for the claims of which no request can join any more by the store's clock in the last
 // acknowledged heartbeat. A primary that was deposed before that heartbeat might not know of a claim that has joined
 // again, and would answer that nothing is left of it.
+//
 // The driver of a replica set, and a router, send no command to the former primary once the new one has answered them.
 // Through another router a Discard might reach it.
 func (c *Core) discard() {

@@ -709,9 +709,7 @@ func TestDiscardFollowsAHeartbeat(t *testing.T) {
 	}
 	r.pass(2500 * time.Millisecond)
 	r.acquire(2)
-	g := r.granted(9000)
-	g.State.Holders[0].Claim = "s.2"
-	r.answer("Acquire", g)
+	r.answer("Acquire", r.grantedTo("s.2", 9000))
 	r.step(&core.Done{Claim: 2, Hold: r.calls[2]})
 	r.answer("Release", core.Reply{Found: true})
 	r.beat()

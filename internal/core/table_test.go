@@ -143,9 +143,7 @@ var tableCases = []tableCase{
 	}, "gone", "Acquire, Acquire"},
 	{"held", "done, the next here waited too long; the claim of the next", func(r *rig) { r.acquire(2); r.pass(time.Second); r.done(1); r.claim = 2 }, "joining", "Acquire and leave"},
 	{"held for a tick", "the next one is granted; the claim of the next", func(r *rig) {
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
-		r.answer("Acquire", g)
+		r.answer("Acquire", r.grantedTo("s.2", 9000))
 		r.claim = 2
 	}, "leaving", "End 1: " + deleted + ": another has been granted the key, with token 9000, Release"},
 	{"held for a tick", "the next one waits, and is granted", func(r *rig) {
@@ -456,9 +454,7 @@ var tableCases = []tableCase{
 	{"held", "closing", func(r *rig) { r.step(core.Close{}) }, "windingDown", "End 1: dsync: session closed"},
 	{"held", "revoked", func(r *rig) { r.revoke() }, "windingDown", "End 1: dsync: asked to give the key up"},
 	{"held for a tick", "the next one is granted", func(r *rig) {
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
-		r.answer("Acquire", g)
+		r.answer("Acquire", r.grantedTo("s.2", 9000))
 	}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 9000, Release"},
 	{"held for a tick", "the next one is granted by a notice", func(r *rig) {
 		r.listen()
@@ -525,9 +521,7 @@ var tableCases = []tableCase{
 		r.done(1)
 		r.answer("Release", core.Reply{Found: true})
 		r.acquire(2)
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
-		r.answer("Acquire", g)
+		r.answer("Acquire", r.grantedTo("s.2", 9000))
 		r.answer("Keys", core.Reply{})
 	}, "past", ""},
 	{"held", "a look has no answer", func(r *rig) { r.beat(); r.answer("Keys", noAnswer) }, "held", ""},
@@ -577,9 +571,7 @@ var tableCases = []tableCase{
 	{"held for a tick", "the next one is granted after the grace", func(r *rig) {
 		r.revoke()
 		r.pass(time.Second)
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
-		r.answer("Acquire", g)
+		r.answer("Acquire", r.grantedTo("s.2", 9000))
 	}, "leaving", "Release"},
 	{"held", "somebody here wants it by force", func(r *rig) { r.acquire(2, first) }, "windingDown", "End 1: dsync: asked to give the key up"},
 	{"held", "progress, again in time", func(r *rig) {
@@ -611,16 +603,13 @@ var tableCases = []tableCase{
 		r.acquire(2)
 		r.pass(time.Second)
 		r.done(1)
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
-		r.answer("Acquire", g)
+		r.answer("Acquire", r.grantedTo("s.2", 9000))
 	}, "leaving", "Release, Deliver 2: hold 2, token 9000"},
 	{"held", "done, the next here waited too long, granted, and requests void", func(r *rig) {
 		r.acquire(2)
 		r.pass(time.Second)
 		r.done(1)
-		g := r.granted(9000)
-		g.State.Holders[0].Claim = "s.2"
+		g := r.grantedTo("s.2", 9000)
 		g.Found = true
 		r.answer("Acquire", g)
 		r.beat()
