@@ -1,6 +1,6 @@
 // Package docs_test checks docs/*.md and the README files. Their code must come from Examples or other compiled code,
 // their links must lead to existing files and headings, and the error texts in runbook.md must exist in the code.
-// internal/table checks that the tests named in docs/*.md exist.
+// internal/table checks that the tests named in docs/*.md exist. The code named in model/*.pml must exist, too.
 package docs_test
 
 import (

@@ -1,20 +1,25 @@
-/* Fail-over: what a majority has, what only the primary has, clocks of servers that differ.
+/* Fail-over: what a majority has, what only the primary has, and servers whose clocks differ.
  *
- * Stands for: dsync/mongo/command.go write (w:majority; a reply without it is an unknown outcome), heartbeat.go, session.go
- * Expire, acquire.go, release.go, notice.go (notices are made of a reply that a majority has confirmed); internal/core:
- * session.go, claim.go, others.go, release.go (that a claim is not there any more is believed when it is said twice, which is
- * taken as the weaker: once).
- * Abstracts from: notAfter (what was sent may join forever), weights and the queue's order (weights.pml), the grace (M stands
- * for the margin and the grace), when a session that is lost is unregistered (here at any time; the code does so only in Close);
- * at most NF fail-overs and MAXT grants.
+ * Stands for:
+ *   dsync/mongo: command.go (write), heartbeat.go (heartbeat), session.go (expire, unregister), acquire.go (acquire),
+ *     release.go (release), shapes.go (clean), shapes_settle.go (settle), notice.go (grants)
+ *   internal/core: session.go (Deadline, heartbeatAnswered, lose), request.go (joinAnswered, granted), wait.go (expireLapsed),
+ *     others.go (expiryAnswered), release.go (releaseAnswered, doubtRelease)
+ * A write counts once a majority has it; a reply without that is an unknown outcome. Notices are made only from confirmed
+ * replies.
+ * Abstracts from: notAfter (a request that was sent may join forever); weights and the order of grants (weights.pml); the grace
+ * (M stands for the margin and the grace); when a lost session is unregistered (here at any time; the code unregisters only in
+ * Close); releases that are answered before a majority has them (internal/explore covers them); doubtRelease, which believes
+ * that the store no longer has a claim only if the store says so again after a heartbeat (here once is enough, which is weaker).
+ * There are at most NF fail-overs and MAXT grants.
  *
- * Checked: a process that runs and believes it holds is the holder in the state that the majority has (S1); nobody holds
- * beside it; tokens grow (S2).
+ * Checked: a process that runs and believes it holds the key is the holder in the state that the majority has, and nobody else
+ * believes so (S1). Tokens grow (S2).
  *
- * com* = majority committed state, l* = state of the current primary (com + own uncommitted writes).
- * An answer counts only once what it saw is committed (w:majority; a no-op waits for the last optime). Fail-over drops the
- * uncommitted suffix or has it committed; the new primary's clock may differ by SK. o* = stale primary, which can
- * still answer no-ops. Late / duplicated requests any time. */
+ * com* = state that a majority has, l* = state of the current primary (com and its own uncommitted writes).
+ * A reply counts only once what it shows is committed (w:majority; a command that changes nothing waits for the last optime). A
+ * fail-over drops the uncommitted suffix, or commits it. The new primary's clock may differ by SK. o* = a deposed primary, which
+ * can still answer commands that change nothing. Requests may run late, or twice, at any time. */
 #define NP 2
 #ifndef TTL
 #define TTL 3

@@ -1,12 +1,13 @@
-/* Fence: what an old holder writes late is refused by the document.
+/* Fence: a document refuses the late writes of an old holder.
  *
- * Stands for: dsync/mongo/fence/collection.go unseenBy (the filter: no greater token seen), stamp.go stamp (each write
- * leaves its token), RaiseToken, DeleteOne and Upsert.
- * Abstracts from: the lock (two holders, one after the other, tokens 1 and 2; the first was frozen, its writes may come
- * at any time, and again), and from which document of several.
+ * Stands for:
+ *   dsync/mongo/fence: collection.go (unseenBy, RaiseToken, DeleteOne, Upsert), stamp.go (stamp, stampOperators)
+ * A write applies only to a document that has seen no greater token, and leaves its own token there.
+ * Abstracts from: the lock (there are two holders, one after the other, with the tokens 1 and 2; the first was frozen, and its
+ * writes may come at any time, and again); which of several matching documents is written.
  *
- * Checked: once the newer holder's token is in the document no write of the older one is applied; and what the newer
- * one writes by what it read loses no write in between (it raises first).
+ * Checked: once the document has the newer holder's token, no write of the older holder is applied. If the newer holder reads
+ * the document and then writes, no write in between is lost, because it raises the token first.
  */
 byte tok, val;      /* of the document: the token it has seen; how often it was written */
 bit exists=1, forgot;

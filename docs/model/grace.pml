@@ -1,17 +1,20 @@
-/* Who is told, and when others are let in: loss, Break (Revoke), Close, ReleaseAfter (Keep).
+/* When a holder is notified that its hold ends, and when others get the key: loss, Break (Revoke), Close, ReleaseAfter (Keep).
  *
- * Stands for: internal/core: session.go (Deadline, lose), claim.go (windDown: a hold that was told is released when its
- * holder is done or the grace is over; loseHold), release.go (release, sendRelease, hurry: Keep for the rest of the grace;
- * closeDue: Unregister only if all was answered);
- * dsync/mongo/shapes.go alive (a holder with an end lives until then, whatever became of its session),
- * shapes_edit.go keeping (an earlier end stays).
- * Abstracts from: the line and several processes (weights.pml, and explored on the code), freezes and fail-overs
- * (failover.pml), tokens. One holder begins holding; one other waits, and asks, expires and breaks whenever it can.
- * Any request ever sent may run at any later time, and again. Ticks are of the one clock that the store and the holder share.
+ * Stands for:
+ *   internal/core: session.go (Deadline, lose, revoked), hold.go (windDown, loseHold, releaseAsSaid),
+ *     release.go (release, sendRelease, releasePlainly), closing.go (hurry, closeDue)
+ *   dsync/mongo: shapes.go (alive), shapes_edit.go (keeping)
+ *   internal/model: edit.go (keep)
+ * A hold that winds down is released when its holder is done or the grace is over. When Close's context ends, Close keeps the
+ * claim for the rest of the grace, and does not unregister the session unless the store has confirmed that. A hold with an end
+ * lasts until then, even if its session expires, and Keep never moves that end to a later time.
+ * Abstracts from: the queue and several processes (weights.pml and internal/explore cover them), freezes and fail-overs
+ * (failover.pml), tokens. One process holds the key at the start. The other waits, and requests, expires and revokes whenever it
+ * can. Any request that was ever sent may run at any later time, and again. The store and the holder share one clock.
  *
- * Checked in every state: when the other has the key the holder's work has ended, by its own word or because its grace
- * after Lost is over; and what ReleaseAfter kept, and the store confirmed, is
- * not granted before its time, nor does a request that comes late or twice move its end back.
+ * Checked in every state: when the other process has the key, the holder's work has ended, because the holder was done or the
+ * grace after Lost is over. What ReleaseAfter kept, and the store confirmed, is not granted before its time unless it is
+ * revoked, and no late or repeated request moves its end to a later time.
  */
 #ifndef TTL
 #define TTL 5

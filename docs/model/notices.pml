@@ -1,20 +1,24 @@
-/* Notices: a process that lets a waiter in tells it so, and the waiter sleeps until then.
+/* Notices: the process whose command grants the key to a waiter notifies the waiter, which sleeps until then.
  *
- * Stands for: internal/core: notices.go (notices are sent after the reply, in the background), listener.go (noticed,
- * listenerReady), claim.go (wait.again; orphan), others.go (what ends a wait); dsync/mongo/tail.go (what
- * is there at the first opening is passed over; each later one goes on after the last notice that was seen, and if that
- * is gone it is ready anew), notice.go (whom a reply names), acquire.go (the claim says where its session listens),
- * notice.go.
- * Abstracts from: sessions and time (the dead are dropped at once), requests that come late (both are explored on the code),
- * weights (weights.pml), holders that yield (yield.pml), observers (observe.pml). For each claim there is one notice of
- * its grant and one that wakes it: at its sender, or in the collection ahead of the listener's cursor.
+ * Stands for:
+ *   internal/core: outbox.go (notify, messageDue), listener.go (listenerReady, noticed), wait.go (waits, lookAhead),
+ *     request.go (missedWake, noteWake, granted), past.go (unknownClaim, orphan)
+ *   dsync/mongo: tail.go (open, follow, reopen, first), notice.go (grants, kept, Notify), acquire.go (claimRecord),
+ *     address.go (withAddress)
+ * Notices are sent after the reply, in the background. A claim's record has the address of its session, and a reply names the
+ * granted claims that have one. A listener skips the notices that exist when it opens its first cursor. Each later cursor
+ * continues after the last notice seen; if that notice is no longer there, the listener becomes ready again, and waiters request
+ * again.
+ * Abstracts from: sessions and time (the claims of dead processes are dropped at once) and late requests (internal/explore
+ * covers both); weights (weights.pml), holders that yield (yield.pml), observers (observe.pml). Each claim has one notice of its
+ * grant and one that wakes it. A notice is at its sender, or in the collection ahead of the listener's cursor.
  *
- * Checked in every state: a process that believes it holds is the holder in the store. And (LTL, weak fairness) a waiter
+ * Checked in every state: a process that believes it holds the key is the holder in the store. And (LTL, weak fairness) a waiter
  * does not sleep forever:
- *   RELIABLE  no process dies, no reply or notice is lost: also without the poll, in whatever order notices come, and
- *             though the cursor breaks, is overrun, or is left on a deposed member
+ *   RELIABLE  no process dies, and no reply or notice is lost: even without the poll, in whatever order notices come, and even if
+ *             the cursor breaks, is overrun, or is on a deposed member
  *   else      by the poll, whatever is lost
- *   REPEAT    each notice comes again and again, also when its claim is long over
+ *   REPEAT    each notice comes again and again, even long after its claim has ended
  */
 #ifndef NP
 #define NP 2

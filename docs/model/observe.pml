@@ -1,14 +1,17 @@
 /* An observer of a key sees its last change.
  *
- * Stands for: internal/engine/observe.go (reads, waits for a change, reads; a channel with room for one); internal/core/notices.go
- * (what changes while a notice is under way has another follow);
- * dsync/mongo/listen.go, tail.go and observe.go (the cursor is opened, then the keys are marked as observed, then it is
- * ready), notice.go change (a reply tells of the mark), release.go and shapes_short.go (a command whose reply does not
- * tell changes nothing of a key that is marked).
- * Abstracts from: what the changes are: each gives the record a greater number; who may read; that the mark ends ten
- * minutes after the last renewal, which a listener that lives makes in time; breaks of the cursor (notices.pml).
+ * Stands for:
+ *   internal/engine: observe.go (observe, watch)
+ *   internal/core: outbox.go (notifyChange, changed, messageAnswered), listener.go (listenerReady)
+ *   dsync/mongo: listen.go (listen, tailKeys), tail.go (open, reopen), observe.go (mark, marking), notice.go (change, changed),
+ *     release.go (releaseAlone), shapes_short.go (acquiringShort, releasingShort)
+ * An observer reads, waits for a change, and reads again; its channel holds one change. If the key changes while a notice
+ * is under way, another notice follows. A listener opens its cursor, then marks the keys as observed, and then is ready. Replies
+ * show the mark, and commands whose reply does not show it change nothing if there is one.
+ * Abstracts from: what the changes are (each gives the record a greater number); who may read; that a mark ends ten minutes
+ * after it was last renewed (a running listener renews it in time); cursors that break (notices.pml).
  *
- * Checked (LTL, weak fairness): the last change is read. RELIABLE: without the poll, where no reply or notice is lost.
+ * Checked (LTL, weak fairness): the last change is read. RELIABLE: even without the poll, if no reply or notice is lost.
  */
 #ifndef NP
 #define NP 2           /* processes that change the key */

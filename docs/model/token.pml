@@ -1,13 +1,18 @@
-/* Tokens: over grants, hand-overs in a process, clean-up of idle records, a clock that goes back.
+/* Tokens: grants, hand-offs in a process, clean-up of idle records, a clock that goes back.
  *
- * Stands for: dsync/mongo/shapes_settle.go settle (token, room: after a claim that has all of the key and yields the
- * record's t is ahead by tokenRoom - tokenStep), internal/core: queue.go reuse and handOff (the next token);
- * dsync/mongo/short.go after and shapes_short.go, sweep.go idleKeys, with RESIZE resize.go (a record without t).
- * Abstracts from: who holds; several grants of one write (each is a grant here). STEP stands for 1,024, ROOM for
- * 65,536, a tick for a millisecond, R for the retention, BACK for how far a clock may go back at a fail-over, LAG for how
- * far a short Acquire that is not void may be behind the clock (maxLag).
+ * Stands for:
+ *   dsync/mongo: shapes_settle.go (settle), short.go (after, acquireFree, maxLag), shapes_short.go (acquiringShort, handingOver),
+ *     sweep.go (idleKeys), resize.go (resizing)
+ *   dsync/driver: limits.go (TokenStep, TokenRoom)
+ *   internal/core: hold.go (mayReuse, handOffTo)
+ *   internal/model: edit.go (settle), record.go (Idle)
+ * After the grant of a claim with Yield that takes the whole key, the record's token is ahead by TokenRoom - TokenStep. With
+ * RESIZE, a Resize makes a record without a token.
+ * Abstracts from: who holds the key; several grants of one write (here each is a grant). STEP stands for TokenStep, ROOM for
+ * TokenRoom, a tick for a millisecond, R for the retention, BACK for how far the clock may go back at a fail-over, LAG for
+ * maxLag: how far a short Acquire may be behind the clock and still have an effect.
  *
- * Checked: every token that anyone gets is greater than all before it.
+ * Checked: every token is greater than all before it.
  */
 #define STEP 2
 #define ROOM 4

@@ -1,14 +1,19 @@
-/* Transfer: a leader hands over to the candidate that it names.
+/* Transfer: a leader resigns in favour of a candidate that it names.
  *
- * Stands for: leader/transfer.go, internal/core: core.go (LeaveBy), release.go; dsync/mongo/shapes_edit.go
- * succeeding, and the same of dsync/dsynctest/record.go.
- * Abstracts from: time, notices, terms (each grant is one). A session is lost at any moment; its process is told before
- * others drop its claims. A claim's id is used once, and nothing that was released joins again (both explored on the code).
- * Each Release runs when it is sent, or later, or again at any time; a first one may have no answer.
+ * Stands for:
+ *   leader: transfer.go (Transfer), election.go (resignBy)
+ *   internal/engine: hold.go (ReleaseBy, ReleasedBy)
+ *   internal/core: release.go (leaveBy, releaseToFirst, notPassed, leftAsSaid)
+ *   dsync/mongo: shapes_edit.go (succeeding), release.go (succeeded)
+ *   internal/model: edit.go (release, toHead)
+ * Abstracts from: time, notices, terms (each grant is one). A session may be lost at any time; its process is notified before
+ * others drop its claims. A claim's id is used once, and no claim joins again after its release (internal/explore covers
+ * both). Each Release runs when it is sent, or later, or again at any time. The first may have no answer.
  *
- * Checked: if Transfer says that the candidate was elected, the write that released the leader has granted it; if it
- * says that the candidate had left, it has not. A claim is granted ahead of others only by the write that releases the
- * leader who named it. Who leads is the holder. And everybody comes to an end (LTL), also if the candidate leaves or dies.
+ * Checked: if Transfer reports that the candidate was elected, the write that released the leader granted the key to the
+ * candidate; if Transfer reports that the candidate no longer waited, that write did not. Only the write that releases a leader
+ * grants the key out of order, and only to the successor that this leader named. A process that believes it leads is the holder.
+ * Every process finishes (LTL), even if the candidate leaves or dies.
  */
 #ifndef NP
 #define NP 3

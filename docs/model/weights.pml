@@ -1,20 +1,19 @@
-/* Weighted claims, the line, the bound on the grants of one write, Resize.
+/* Weighted claims, the order of the queue, the bound on the grants of one write, Resize.
  *
- * Stands for: dsync/mongo/shapes_settle.go settle (fits, grants, rest), shapes_edit.go
- * joining (at the end, or First at the head) and resizing, shapes.go clean and
- * release; shapes_short.go, the short commands (the short Release is the short hand-over where nobody is in the queue);
- * dsynctest/record*.go, the same in memory; and
- * of the client internal/core/others.go waits: a waiter that hears nothing asks again (the
- * safety poll), a try is one request that leaves the line again.
- * Abstracts from: sessions and time, lost and late requests (all of that is explored on the
- * code, by internal/explore). A claim may be dropped from the line or the holders at any moment, as
- * those of the dead are. Every notice may be lost. maxGrants is 1, of which 1,000 is
- * the large case: what one write leaves the next must grant.
+ * Stands for:
+ *   dsync/mongo: shapes_settle.go (settle), shapes.go (clean, maxGrants), shapes_edit.go (joining, releasing),
+ *     resize.go (resizing), shapes_short.go (acquiringShort, releasingShort, handingOver)
+ *   internal/model: edit.go (settle, acquire, enqueue, release), change.go (resize)
+ *   internal/core: wait.go (waits, PollTime)
+ * A waiter that gets no notice requests again (the safety poll). A try is one request, which leaves the queue again if it is not
+ * granted. A short Release is here a short hand-over with an empty queue.
+ * Abstracts from: sessions and time, lost and late requests (internal/explore covers all four). A claim may leave
+ * the queue or the holders at any moment, as if its session had expired. Every notice may be lost. G stands for maxGrants: what
+ * one write leaves, the next must grant.
  *
- * Checked in every state: the holders' weights never exceed the limit by a grant;
- * claims are granted in the order in which they joined (First ahead of all); a command
- * leaves the head of the line ungranted only if it does not fit, or the bound stopped
- * it. And in the end (LTL, weak fairness): who waits is served.
+ * Checked in every state: no grant makes the holders' weights exceed the limit. Claims are granted in the order in which they
+ * joined (First ahead of all). A command leaves the first waiter ungranted only if it does not fit, or because of the bound. And
+ * in the end (LTL, weak fairness) every waiter is served.
  */
 #ifndef NP
 #define NP 3

@@ -1,24 +1,26 @@
-/* A claim that is kept beyond its use: Linger, Yield, and how long others wait for it.
+/* A claim that is kept after its use: Linger, Yield, and how long others wait for it.
  *
- * Stands for: internal/core: queue.go (wouldKnow, mayKeep, reuse, admit: a claim that lingers is used again), listener.go
- * (listenerReady, noticed, crowded), claim.go (claim.listener: the number of the listener that was ready when the request was
- * sent; joinAnswered: what a reply says of the line; begin); dsync/mongo/notice.go (yields: with each Acquire of the first in
- * line; grants: whether others are in the queue behind).
- * Abstracts from: the store's other commands, losses (explored on the code) and who the others are: one process keeps
- * the key, others hold it at the start, wait for it, get it, and give it back, or up. Time is in ticks; a use lasts at
- * most H, and who waits polls after POLL. How the process learns of its grant in the end is in notices.pml.
+ * Stands for:
+ *   internal/core: hold.go (begin, mayKeep, wouldKnow, mayLinger, handOff, notifiedTurn), queue.go (admit),
+ *     listener.go (hears, listenerReady, noticed, crowded), request.go (sendJoin, joinAnswered, granted)
+ *   dsync/mongo: notice.go (yields, acquired, grants)
+ * A claim that lingers is used again. Each request notes which listener was ready when it was sent. A reply or a notice that
+ * grants the claim says whether others wait behind it. Each Acquire of the first waiter makes notices for holders with Yield.
+ * Abstracts from: the store's other commands, losses (internal/explore covers them), and who the others are. One process keeps the
+ * key. Others hold it at the start, wait for it, get it, and release it or give up. Time is in ticks. A use lasts at most H, and
+ * waiters poll after POLL. How the process learns of its grant in the end is in notices.pml.
  *
- * Checked: others who stand in the queue while the process keeps the key wait at most
+ * Checked: others in the queue wait, while the process keeps the key, at most
  *   RELIABLE  (no notice is lost, none takes a tick)           H
  *   BREAKS    (the listener breaks, and this is noticed)       max(TURN, LINGER) + H + LINGER
- *   ONELOST   (one notice is lost that nobody misses)          POLL + H
- *   else      (any may be)                                     max(WT, TURN, LINGER) + H + LINGER
+ *   ONELOST   (one notice is lost, and this is not noticed)    POLL + H
+ *   else      (any may be lost)                                max(WT, TURN, LINGER) + H + LINGER
  *   DEAF      (the store can't notify)                         max(TURN, LINGER) + H + LINGER
  */
 #define H 1
 #define TURN 1
 #define LINGER 2
-#define WT 6                  /* heardTurn */
+#define WT 6                  /* notifiedTurn */
 #ifndef POLL
 #define POLL 6
 #endif
