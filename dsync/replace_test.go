@@ -205,7 +205,7 @@ func TestNextCallerGivesUpDuringTheCommand(t *testing.T) {
 			if err := <-unlocked; err != nil {
 				t.Errorf("Release: %v", err)
 			}
-			time.Sleep(ttl / 5) // longer than an attempt may take, but too short for a Discard to clean up after it
+			time.Sleep(ttl / 20) // longer than a failed Release waits, but too short for a Discard to clean up after it
 			if h, q := holders(t, store, "k"), queueLength(t, store, "k"); len(h) > 0 || q > 0 {
 				t.Errorf("the key is held by %v with %d in the queue", h, q)
 			}
