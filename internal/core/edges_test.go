@@ -59,7 +59,7 @@ func TestHurryIsBounded(t *testing.T) {
 	r := newRig(t)
 	r.held()
 	r.acquire(2, func(w *core.Want) { w.Key = "other" })
-	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+	r.answer("Acquire", r.grantedTo("s.2", 6000))
 	r.step(core.Close{})
 	r.step(core.Hurry{})
 	r.pass(r.cfg.Attempt / 2)
@@ -267,7 +267,7 @@ func TestListenerOfALingeringClaim(t *testing.T) {
 	r.done(1)
 	r.answer("Release", core.Reply{Found: true})
 	r.acquire(2)
-	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+	r.answer("Acquire", r.grantedTo("s.2", 6000))
 	r.step(&core.Done{Claim: 2, Hold: r.calls[2]})
 	r.says("done", "Freed 2")
 	for range 4 {

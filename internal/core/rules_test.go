@@ -120,7 +120,7 @@ func TestCallerThatStepsBackKeepsItsPlace(t *testing.T) {
 	r.acquire(2)
 	r.acquire(3, first)
 	r.answer("Release", core.Reply{})
-	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 7000}}}})
+	r.answer("Acquire", r.grantedTo("s.2", 7000))
 	r.says("granted to the first", "Deliver 3: hold 3, token 7000")
 	r.step(&core.Done{Claim: 2, Hold: r.calls[3]})
 	r.says("it is done", "Freed 3, Deliver 1: hold 1, token 7001")
@@ -488,7 +488,7 @@ func TestReadersDoNotShareForLong(t *testing.T) {
 		r.acquire(2, reads)
 		r.says(handOff.String(), want)
 		if handOff == time.Second {
-			r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s.2", Session: "s", Token: 6000}}}})
+			r.answer("Acquire", r.grantedTo("s.2", 6000))
 			r.acquire(3, reads)
 			r.says("the second hold is new", "Deliver 3: hold 2, token 6000")
 		}
