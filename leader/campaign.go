@@ -121,15 +121,12 @@ func (e *Election) hold(ctx context.Context, try bool) (*engine.Hold, error) {
 		e.mu.Unlock()
 		cancel(nil)
 	}()
-	get := e.s.Hold
-	if try {
-		get = e.s.TryHold
-	}
 	want := e.want
+	want.Try = try
 	if e.elects() {
 		want.Value = string(e.opt.Value)
 	}
-	hold, err := get(wait, want)
+	hold, err := e.s.Hold(wait, want)
 	if err != nil && context.Cause(wait) == ErrPaused {
 		return nil, ErrPaused
 	}

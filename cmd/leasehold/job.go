@@ -327,7 +327,8 @@ func (j *job) hold(ctx context.Context, s *dsync.Session) (*engine.Hold, error) 
 		return nil, err
 	}
 	if j.try {
-		h, err := engine.Of(s).TryHold(ctx, want)
+		want.Try = true
+		h, err := engine.Of(s).Hold(ctx, want)
 		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 			err = &failure{exitUnreachable, err}
 		}

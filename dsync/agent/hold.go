@@ -78,7 +78,8 @@ func tickTime(kind driver.Kind, tick int64) statusjson.Time {
 func (h *Handler) acquire(ctx context.Context, want engine.Want, wait time.Duration) (*engine.Hold, error) {
 	switch wait {
 	case 0:
-		return h.s.TryHold(ctx, want)
+		want.Try = true
+		return h.s.Hold(ctx, want)
 	case forever:
 		return h.s.Hold(ctx, want)
 	}

@@ -93,7 +93,8 @@ type PublishLater struct {
 	Value []byte `json:"-"`
 }
 
-// Need reports that package engine needs the session registered. The answer is a [Registered].
+// Need reports that package engine needs the session registered. The answer is a [Registered], unless the session is
+// registered or closing.
 type Need struct{}
 
 // Observe adds N, which is 1 or -1, to the number of a key's observers.

@@ -167,19 +167,17 @@ func (c *Core) handOffToNext(cl *claim, _ *args) {
 	a := q.calls[0]
 	q.calls = q.calls[1:]
 	c.free(Freed{Hold: cl.call})
-	c.handOffTo(cl, a)
+	c.handOff(cl, &args{call: a})
 }
 
 // fitsCaller reports whether the lingering claim can be handed off to the caller.
 func (c *Core) fitsCaller(cl *claim, x *args) bool { return c.like(x.call, cl) && cl.doubted == 0 }
 
 // handOff begins the claim's next hold, with the next token.
-func (c *Core) handOff(cl *claim, x *args) { c.handOffTo(cl, x.call) }
-
-func (c *Core) handOffTo(cl *claim, a *Call) {
+func (c *Core) handOff(cl *claim, x *args) {
 	cl.due = never
 	cl.token++
-	c.deliver(cl, a, 0, true)
+	c.deliver(cl, x.call, 0, true)
 }
 
 // mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.

@@ -38,18 +38,6 @@ type session struct {
 // Deadline returns when the session is lost if no further heartbeat is acknowledged.
 func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.TTL)) }
 
-// need registers the session for package engine, unless it is registered.
-func (c *Core) need() {
-	switch {
-	case c.closing != nil:
-		c.do(Registered{Err: ErrClosed})
-	case c.session.id != "":
-		c.do(Registered{Session: c.session.id})
-	case c.session.registering == 0:
-		c.register()
-	}
-}
-
 // needSession registers the session, unless it is registered or will be.
 func (c *Core) needSession() {
 	if s := &c.session; s.id == "" && s.registering == 0 && s.registerAt == never && c.closing == nil {

@@ -194,31 +194,26 @@ var claimTable = newTable([]row{
 	{kept, timeOver, nil, past, (*Core).leaveStore},
 })
 
-// A table finds rows quickly.
+// A table has the rows for each state.
 type table struct {
 	all  []row
-	rows [len(stateNames)][len(triggerNames)][]row
+	rows [len(stateNames)][]row
 	next [len(stateNames)]state // the states to which rows lead from each state
 }
 
 func newTable(rows []row) *table {
 	t := &table{all: rows}
-	for _, r := range rows { // outermost, because this runs at each start of a program
-		for i := range t.rows {
-			from := state(1) << i
+	for i := range t.rows {
+		from := state(1) << i
+		for _, r := range rows {
 			if !from.in(r.from) {
 				continue
 			}
-			next := r
 			if r.next == stay {
-				next.next = from
+				r.next = from
 			}
-			t.next[i] |= next.next
-			for j := range t.rows[i] {
-				if r.on&(1<<j) != 0 {
-					t.rows[i][j] = append(t.rows[i][j], next)
-				}
-			}
+			t.next[i] |= r.next
+			t.rows[i] = append(t.rows[i], r)
 		}
 	}
 	return t
@@ -230,10 +225,10 @@ func (c *Core) move(cl *claim, on trigger, x *args) {
 	if c.moving {
 		panic("core: a transition inside another: " + on.String())
 	}
-	rows := c.table.rows[cl.state.index()][on.index()]
+	rows := c.table.rows[cl.state.index()]
 	for i := range rows {
 		r := &rows[i]
-		if r.when == nil || r.when(c, cl, x) {
+		if r.on&on != 0 && (r.when == nil || r.when(c, cl, x)) {
 			c.become(cl, r.next)
 			if r.do != nil {
 				c.moving = true

@@ -171,33 +171,21 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	return m, until
 }
 
-// Hold waits until it has acquired w. If the hold ends before its holder is done, the hold's slot in this process
-// becomes free when the grace is over, even if the holder does nothing. It returns the errors of Acquire, and
-// [ErrInvalidKey].
-func (s *Session) Hold(ctx context.Context, w Want) (*Hold, error) {
+// Hold acquires w. If the hold ends before its holder is done, the hold's slot in this process becomes free when the
+// grace is over, even if the holder does nothing. Hold returns [ErrInvalidKey] and the errors of Acquire or, if w.Try is
+// set, of TryAcquire.
+func (s *Session) Hold(ctx context.Context, w Want) (h *Hold, err error) {
 	if err := CheckKey(w.Key); err != nil {
 		return nil, err
 	}
 	w.Auto = true
-	h, err := s.Acquire(ctx, w)
-	if err != nil {
-		return nil, fmt.Errorf("dsync: %s %q: %w", w.Kind, w.Key, err)
+	if w.Try {
+		h, err = s.TryAcquire(ctx, w)
+		err = TryError("hold", w.Key, err)
+	} else if h, err = s.Acquire(ctx, w); err != nil {
+		err = fmt.Errorf("dsync: %s %q: %w", w.Kind, w.Key, err)
 	}
-	return h, nil
-}
-
-// TryHold acquires w as Hold does, but only if that is possible without waiting. It returns the errors of TryAcquire,
-// and [ErrInvalidKey].
-func (s *Session) TryHold(ctx context.Context, w Want) (*Hold, error) {
-	if err := CheckKey(w.Key); err != nil {
-		return nil, err
-	}
-	w.Auto = true
-	h, err := s.TryAcquire(ctx, w)
-	if err != nil {
-		return nil, TryError("hold", w.Key, err)
-	}
-	return h, nil
+	return h, err
 }
 
 // waitError returns why ctx ended, together with the store's last error if there is one, so that a caller can see that
@@ -216,7 +204,7 @@ func waitError(ctx context.Context, last error) error {
 // TryError adds to err which operation was tried. It returns a *driver.HeldError unchanged, since that error already
 // names the key.
 func TryError(what, key string, err error) error {
-	if errors.Is(err, driver.ErrHeld) {
+	if err == nil || errors.Is(err, driver.ErrHeld) {
 		return err
 	}
 	return fmt.Errorf("dsync: try to %s %q: %w", what, key, err)

@@ -41,7 +41,7 @@ func (s *Session) Forget(ctx context.Context, key string) error {
 // forget tries until the store answers, and the key was not used during the attempt.
 func (s *Session) forget(ctx context.Context, key string) error {
 	var last error // of the store
-	for retry := s.backoff(); ; {
+	for failed := 0; ; failed++ {
 		done, err := s.tryForget(ctx, key)
 		switch {
 		case done, isAnswer(err), errors.Is(err, core.ErrClosed):
@@ -49,7 +49,7 @@ func (s *Session) forget(ctx context.Context, key string) error {
 		case err != nil && ctx.Err() == nil:
 			last = err
 		}
-		if err := s.wait(ctx, retry.next()); errors.Is(err, core.ErrClosed) {
+		if err := s.wait(ctx, s.pause(failed)); errors.Is(err, core.ErrClosed) {
 			return err
 		} else if err != nil {
 			return waitError(ctx, last)

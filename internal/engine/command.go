@@ -28,8 +28,10 @@ const (
 // soon repeated.
 const MaxAttempt = 5 * time.Second
 
-// backoff returns a new backoff for retries of a command.
-func (s *Session) backoff() backoff { return backoff{first: s.config.Retry, cap: s.config.Backoff} }
+// pause returns how long to wait before retrying a command that has failed this many times before.
+func (s *Session) pause(failed int) time.Duration {
+	return core.Pause(s.config.Retry, s.config.Backoff, failed, mathrand.Int64N)
+}
 
 // execute sends a command for the Core and passes the answer to it. If the Core then sends another command, such as the
 // notice of a grant, execute sends it too, because that is quicker than starting another goroutine.
@@ -167,34 +169,26 @@ func (s *Session) attempt(op string, f func(context.Context) error) error {
 	return err
 }
 
-// answer is what one command returned.
-type answer[T any] struct {
-	v   T
-	err error
-}
-
 // request sends one command on a goroutine of the session, as soon as a lane is free (see core.Config). It
 // returns the store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
-func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (T, error) {
-	var none T
+func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (none T, err error) {
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	ch := make(chan answer[T], 1)
+	var got T
+	answered := make(chan error, 1)
 	s.mu.Lock()
 	if s.finished {
 		s.mu.Unlock()
 		return none, core.ErrClosed
 	}
 	s.step(&core.Ask{Do: func() {
-		var a answer[T]
-		a.err = s.attempt(op, func(ctx context.Context) (err error) { a.v, err = f(ctx); return err })
-		ch <- a
+		answered <- s.attempt(op, func(ctx context.Context) (err error) { got, err = f(ctx); return err })
 	}})
 	s.mu.Unlock()
 	select {
-	case a := <-ch:
-		return a.v, a.err
+	case err := <-answered:
+		return got, err
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-s.closing:
@@ -322,21 +316,6 @@ func (w *workers) run(f func()) {
 	}
 }
 
-// A backoff spaces the retries of one operation. The wait doubles, with jitter, up to cap. Call reset after a
-// success.
-type backoff struct {
-	first, cap time.Duration
-	failed     int
-}
-
-// next returns how long to wait before the next retry.
-func (b *backoff) next() time.Duration {
-	b.failed++
-	return core.Pause(b.first, b.cap, b.failed-1, mathrand.Int64N)
-}
-
-func (b *backoff) reset() { b.failed = 0 }
-
 // Forever calls f until it succeeds. Lock, which returns no error, uses it. If the session is closed already, or f
 // returns a *driver.MismatchError, Forever panics, because waiting cannot help. If the session is closed during the
 // call, Forever never returns: a panic in a waiting goroutine would crash a program that is shutting down.
@@ -344,8 +323,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 	if s.ends() {
 		panic(fmt.Sprintf("dsync: lock %q: the session is closed", key))
 	}
-	retry := backoff{first: s.config.Retry, cap: 6 * s.config.Backoff}
-	for {
+	for failed := 0; ; failed++ {
 		err := f(context.Background())
 		switch {
 		case err == nil:
@@ -354,7 +332,7 @@ func (s *Session) Forever(key string, f func(context.Context) error) {
 			panic(err)
 		}
 		s.Warn("dsync: Lock is still waiting", "key", key, "err", err)
-		if s.wait(context.Background(), retry.next()) != nil {
+		if s.wait(context.Background(), core.Pause(s.config.Retry, 6*s.config.Backoff, failed, mathrand.Int64N)) != nil {
 			select {}
 		}
 	}

@@ -329,14 +329,14 @@ func (h *Hold) Progress(limit time.Duration) error {
 
 // Finished returns a channel that is closed when the hold is over, the holder is done or has used up its grace, and
 // any Release that had to be sent has been answered or refused. Call it only on leases and on holds made by
-// [Session.Hold] or [Session.TryHold]; on any other hold it panics.
+// [Session.Hold]; on any other hold it panics.
 func (h *Hold) Finished() <-chan struct{} { return h.own.finished }
 
 // ReleaseBy sets how the store will release this hold: it grants the key to the claim l.Successor, ahead of all others
 // in the queue, or keeps the key held for l.Keep from now. ReleaseBy does not end the hold. If the hold is over, or
 // ReleaseBy was called before, it returns false and does nothing. A hold that its holder ended with WindDown counts as
-// over only when the holder is done. ReleaseBy works only for holds made by [Session.Hold] or [Session.TryHold], which
-// are never handed off within this process.
+// over only when the holder is done. ReleaseBy works only for holds made by [Session.Hold], which are never handed off
+// within this process.
 func (h *Hold) ReleaseBy(l driver.Release) bool {
 	h.s.mu.Lock()
 	defer h.s.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 
 // Load returns what the store knows about key. The error is ctx's, [ErrClosed], [ErrInvalidKey] or the store's.
 func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
-	if err := CheckKey(key); err != nil {
-		return driver.State{}, err
-	}
 	return s.load(ctx, "Load", key, maxShown)
 }
 
 func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver.State, error) {
+	if err := CheckKey(key); err != nil {
+		return driver.State{}, err
+	}
 	since := s.instant()
 	st, err := request(ctx, s, op, func(ctx context.Context) (driver.State, error) {
 		return s.store.Load(ctx, key, waiters)
@@ -114,7 +114,7 @@ func (s *Session) Observe(ctx context.Context, key string, f func(driver.State, 
 }
 
 func (s *Session) observe(ctx context.Context, key string, changed <-chan struct{}, f func(driver.State, error)) {
-	retry, p := s.backoff(), newPace(s.config.Poll)
+	failed, p := 0, newPace(s.config.Poll)
 	var last driver.State
 	for d := time.Duration(0); s.waitFor(ctx, changed, d) == nil; {
 		if gap := p.next(time.Now()); gap > 0 {
@@ -131,10 +131,10 @@ func (s *Session) observe(ctx context.Context, key string, changed <-chan struct
 		case ctx.Err() != nil || errors.Is(err, core.ErrClosed):
 			return
 		case err != nil:
-			d = retry.next()
+			d = s.pause(failed)
+			failed++
 		default:
-			retry.reset()
-			last, d = st, s.pollTime()
+			failed, last, d = 0, st, s.pollTime()
 		}
 		f(last, err)
 	}
@@ -154,9 +154,6 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 // Queue returns all claims in the queue for key, in the order in which they will be served. [Session.Load] returns only
 // the first 1,000. Queue returns the same errors as Load.
 func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	if err := CheckKey(key); err != nil {
-		return nil, err
-	}
 	st, err := s.load(ctx, "Queue", key, driver.MaxQueue)
 	return st.WaitersAhead, err
 }
