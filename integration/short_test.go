@@ -101,16 +101,21 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 		}
 		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the only claim,
-		// or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
+		// the same with Keep, or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
 		// nothing. So the token is set back. The cases named by the constant later test this condition, so they leave
 		// the token as it is.
 		const (
 			grant    = "acquire"
 			alone    = "release"
+			keep     = "release with Keep"
 			handOver = "hand-over"
 			later    = "a later token was given"
 		)
 		type key = string
+		again := func(k key) { // claim s.2 is not kept any more, and holds the key again
+			release(other, claim(k, 2), driver.Release{})
+			acquire(other, claim(k, 2), time.Hour)
+		}
 		cases := []struct {
 			what, name string
 			meet       func(key)
@@ -167,6 +172,22 @@ func TestShortCommandsAreConditional(t *testing.T) {
 				observed(k)
 			}, []string{"s.2"}, false},
 
+			{keep, later, again, []string{"s.2"}, false},
+			{keep, "of one that has an end", func(key) {}, []string{"s.2"}, false},
+			{keep, "of one that holds no more", func(k key) {
+				release(other, claim(k, 2), driver.Release{})
+				acquire(other, claim(k, 3), time.Hour)
+			}, []string{"s.3"}, false},
+			{keep, "of one that holds again", again, []string{"s.2"}, true},
+			{keep, "with a queue", func(k key) {
+				again(k)
+				acquire(other, claim(k, 3), time.Hour)
+			}, []string{"s.2"}, false},
+			{keep, "of a key that is observed", func(k key) {
+				again(k)
+				observed(k)
+			}, []string{"s.2"}, false},
+
 			{handOver, later, func(k key) {
 				acquire(other, claim(k, 2), time.Hour)
 				acquire(other, claim(k, 3), time.Hour)
@@ -200,18 +221,25 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			first := acquire(mine, claim(key, 1), time.Hour)
 			release(mine, claim(key, 1), driver.Release{})
 			second := acquire(mine, claim(key, 2), soon)
-			again := tape.last()
-			if again[0].Key != "update" {
-				t.Fatalf("%s: the acquire is not a short one: %v", name, again)
+			repeated := tape.last()
+			if repeated[0].Key != "update" {
+				t.Fatalf("%s: the acquire is not a short one: %v", name, repeated)
 			}
 			if second.Token < first.Token+1024 || second.Now.Before(first.Now.Add(-s.Skew)) || second.Holders[0].Since != second.Now {
 				t.Errorf("%s: a short acquire after %+v was answered with %+v", name, first, second)
 			}
 			mineToo := claim(key, 2)
-			mineToo.NoneWaiting = tc.what == alone
-			release(mine, mineToo, driver.Release{})
+			mineToo.NoneWaiting = tc.what == alone || tc.what == keep
+			var how driver.Release
+			if tc.what == keep {
+				how.Keep = time.Hour
+			}
+			release(mine, mineToo, how)
 			if tc.what != grant {
-				again = tape.last()
+				repeated = tape.last()
+			}
+			if tc.what == keep && repeated[0].Key != "update" {
+				t.Fatalf("%s: the release is not a short one: %v", name, repeated)
 			}
 			tc.meet(key)
 			if tc.name != later {
@@ -225,7 +253,7 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 			before, err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
 			noErr(t, err)
-			if err := client.Database(r.DB).RunCommand(ctx, again).Err(); err != nil && (tc.changes || !unmet(err)) {
+			if err := client.Database(r.DB).RunCommand(ctx, repeated).Err(); err != nil && (tc.changes || !unmet(err)) {
 				t.Fatalf("%s: %v", name, err)
 			}
 			after, err := r.raw().FindOne(ctx, bson.D{{Key: "_id", Value: "k/" + key}}).Raw()
@@ -453,7 +481,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 				return err
 			}
 		}
-		release := func(n int, alone bool) func(string) error {
+		release := func(n int, alone bool, keep time.Duration) func(string) error {
 			return func(key string) error {
 				c := claim(key, n)
 				st, err := store.Load(ctx, key, 1000)
@@ -462,7 +490,7 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 				}
 				h, _ := st.Holder(c.ID)
 				c.Token, c.NoneWaiting = h.Token, alone
-				found, _, err := storecmd.Release(ctx, store, c, driver.Release{})
+				found, _, err := storecmd.Release(ctx, store, c, driver.Release{Keep: keep})
 				if err == nil && !found {
 					err = errors.New("not found")
 				}
@@ -470,9 +498,9 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 			}
 		}
 		each("the first acquire", acquire(1))
-		each("release without a queue", release(1, true))
+		each("release without a queue", release(1, true, 0))
 		each("acquire of a free key", acquire(2))
-		each("release by a holder that may have waiters", release(2, false))
+		each("release by a holder that may have waiters", release(2, false, 0))
 		each("acquire of a free key again", acquire(2))
 		each("joining the queue", acquire(3))
 		each("joining the queue behind the first waiter", acquire(4))
@@ -482,8 +510,9 @@ func leaveTheSame(t *testing.T, kind driver.Kind) {
 				return err
 			})
 		}
-		each("release with two waiters", release(2, false))
-		each("release with one waiter", release(3, false))
-		each("release by the last holder", release(4, true))
+		each("release with two waiters", release(2, false, 0))
+		each("release with one waiter", release(3, false, 0))
+		each("release by the last holder, with Keep", release(4, true, time.Hour))
+		each("release by the last holder", release(4, true, 0))
 	})
 }

@@ -4,7 +4,7 @@
  *   dsync/mongo: shapes_settle.go (settle), short.go (after, acquireFree, maxLag), shapes_short.go (acquiringShort, handingOver),
  *     sweep.go (idleKeys), resize.go (resizing)
  *   dsync/driver: limits.go (TokenStep, TokenRoom)
- *   internal/core: hold.go (mayReuse, handOffTo)
+ *   internal/core: hold.go (mayReuse, handOff)
  *   internal/model: edit.go (settle), record.go (Idle)
  * After the grant of a claim with Yield that takes the whole key, the record's token is ahead by TokenRoom - TokenStep. With
  * RESIZE, a Resize makes a record without a token.

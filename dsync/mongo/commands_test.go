@@ -121,6 +121,12 @@ func TestCommandsOnFile(t *testing.T) {
 			Release: &driver.Release{Claim: held}, Acquire: &driver.Acquire{Claim: replacing, Wait: true, NotAfter: notAfter},
 		})},
 		{name: "Release that keeps", do: release(driver.Release{Keep: time.Minute})},
+		{name: "Release that keeps what was alone, short", do: func(ctx context.Context, s driver.Store) error {
+			c := held
+			alone(&c)
+			_, _, err := storecmd.Release(ctx, s, c, driver.Release{Keep: time.Minute})
+			return err
+		}},
 		{name: "Release to a successor", do: func(ctx context.Context, s driver.Store) error {
 			c := held
 			c.ID, c.Kind = session+".2", driver.KindElection // in wellAnswered's answers, another claim holds the key

@@ -212,6 +212,8 @@ func shortOf(c call) string {
 	switch {
 	case c.name == "findAndModify" && bytes.Contains(values[0].Value, []byte("$$first")):
 		return "short hand-over"
+	case c.name == "update" && has("$h.e"):
+		return "short keep"
 	case c.name == "update" && has("$h.a"):
 		return "short release"
 	case c.name == "update" && has("$done"):

@@ -111,8 +111,8 @@ func (db *executor) answer(c call) bson.D {
 		return value(e("now", now))
 	case shortOf(c) == "short acquire":
 		return db.acquireShort(c, id, now)
-	case shortOf(c) == "short release":
-		return db.releaseShort(c, id)
+	case shortOf(c) == "short release", shortOf(c) == "short keep":
+		return db.releaseShort(c, id, now)
 	case shortOf(c) == "short hand-over":
 		return db.handOver(c, id, now)
 	case strings.HasSuffix(id, "/key") || strings.HasSuffix(id, "/short") || strings.HasSuffix(id, "/new"):
@@ -350,14 +350,23 @@ func (db *executor) acquireShort(c call, id string, now time.Time) bson.D {
 	return changed(met)
 }
 
-func (db *executor) releaseShort(c call, id string) bson.D {
-	is := c.cmd.Lookup("updates", "0", "u", "0", "$set", "h", "$cond", "0", "$eq", "1", "$literal").Array()
+func (db *executor) releaseShort(c call, id string, now time.Time) bson.D {
+	cond := []string{"updates", "0", "u", "0", "$set", "h", "$cond"}
+	is := c.cmd.Lookup(append(cond, "0", "$eq", "1", "$literal")...).Array()
+	keep, keeps := c.cmd.Lookup(append(cond, "1", "0", "$mergeObjects", "1", "e", "$add", "1")...).AsInt64OK()
 	k := db.records[id]
 	met := len(k.Queue) == 0 && k.soleHolder(is)
-	if met {
+	switch {
+	case !met:
+	case keeps && !k.Holders[0].Until.IsZero():
+		met = false
+	case keeps:
+		k.Holders = slices.Clone(k.Holders)
+		k.Holders[0].Until = now.Add(time.Duration(keep) * time.Millisecond)
+	default:
 		k.Holders = nil
-		db.records[id] = k
 	}
+	db.records[id] = k
 	return changed(met)
 }
 

@@ -87,6 +87,10 @@ func (p *prober) try(ctx context.Context, s probeStep) error {
 		return wrong(s.command, fmt.Errorf("want it applied: %t", !s.unmet), s, r)
 	case s.unmet:
 		return nil
+	case silent && s.edit.Release != nil && s.edit.Release.Keep > 0:
+		if now, err = p.keptAt(ctx, s); err != nil {
+			return err
+		}
 	case silent:
 		now = p.server.now // what a short acquire sends
 	case now.IsZero():
@@ -119,6 +123,21 @@ func (p *prober) try(ctx context.Context, s probeStep) error {
 	return nil
 }
 
+// keptAt returns the server's time when it kept a claim with a short release. Only the record shows it.
+func (p *prober) keptAt(ctx context.Context, s probeStep) (time.Time, error) {
+	key := s.edit.Key()
+	st, err := p.load(ctx, p.id(key), key, 0)
+	if err != nil {
+		return time.Time{}, failure("probe: load", err)
+	}
+	h, _ := st.Holder(s.edit.Release.Claim.ID)
+	at := h.Until.Add(-s.edit.Release.Keep)
+	if ago := st.Now.Sub(at); ago < 0 || ago > time.Minute {
+		return time.Time{}, wrong(s.command, fmt.Errorf("want an end %v after its execution", s.edit.Release.Keep), s, st)
+	}
+	return at, nil
+}
+
 // send sends the command of a step. last is the last token of the key.
 func (p *prober) send(ctx context.Context, s probeStep, id string, last int64) (r probeReply, err error) {
 	r.applied = true
@@ -145,7 +164,9 @@ func (p *prober) send(ctx context.Context, s probeStep, id string, last int64) (
 			c.Token--
 		}
 		if s.command == releasesShort {
-			r.applied, _, err = p.releaseAloneShort(ctx, id, c, false)
+			l := *e.Release
+			l.Claim = c
+			r.applied, _, err = p.releaseAloneShort(ctx, id, l)
 			break
 		}
 		var j *joiner

@@ -116,6 +116,7 @@ func (p *prober) steps() []probeStep {
 		return s
 	}
 	leave := func(command, claim string) probeStep { return release(command, driver.Release{Claim: short(claim)}) }
+	keep := release(releasesShort, driver.Release{Claim: short("$short.6"), Keep: probeLease})
 	try := acquire(acquires, short("$short.7"))
 	try.edit.Acquire.Wait = false
 	steps = append(steps,
@@ -134,6 +135,8 @@ func (p *prober) steps() []probeStep {
 		late(replace("$short.4", "$short.6")),
 		replace("$short.4", "$short.6"),
 		leave(handsOver, "$short.5"),
+		keep,
+		unmet(keep), // it has an end
 		try,
 		acquire(acquires, short("$short.8")),
 		release(releases, driver.Release{Claim: short("$short.6"), Successor: "$none.1"}), // does not wait

@@ -38,6 +38,7 @@ var stepsOfAProbe = []string{
 	"short release short $short.4",
 	"short hand-over short $short.5", "short hand-over short $short.4", "short hand-over short $short.6", "short hand-over short $short.6",
 	"short hand-over short $short.5",
+	"short keep short $short.6", "aggregate short", "short keep short $short.6",
 	`try short, $short.7 for $mine, weight 1 of 1`,
 	`acquire short, $short.8 for $mine, weight 1 of 1`,
 	`succeed short $short.6`, `succeed short $short.6`,

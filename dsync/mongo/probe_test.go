@@ -163,7 +163,7 @@ func TestProbe(t *testing.T) {
 		}, []string{"load", "want Value"}},
 		{"who holds after a seal", func(c call) bson.D {
 			d := honest(c)
-			if c.name == "aggregate" {
+			if c.name == "aggregate" && strings.Contains(c.cmd.String(), "/key") {
 				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
 				batch[0] = without("h")(batch[0].(bson.D))
 			}
@@ -242,6 +242,16 @@ func TestProbe(t *testing.T) {
 			}
 			return d
 		}), []string{"release", "$short.6", "want Waiting 0"}},
+		{"short keep", short("short keep", "$short.6", done(0)), []string{"short release", "$short.6", "applied: true"}},
+		{"short keep of what has an end", short("short keep", "$short.6", done(1)), []string{"short release", "$short.6", "applied: false"}},
+		{"the end that a short keep sets", func(c call) bson.D {
+			d := honest(c)
+			if c.name == "aggregate" && strings.Contains(c.cmd.String(), "/short") {
+				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
+				batch[0] = without("h")(batch[0].(bson.D))
+			}
+			return d
+		}, []string{"short release", "$short.6", "want an end 1h0m0s"}},
 		{"the date of a release to a named claim", reply("$short.6", "next", drop("at")), []string{"release", "$short.6", "want At"}},
 		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "applied: false"}},
 		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "applied: true"}},

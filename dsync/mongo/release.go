@@ -16,6 +16,9 @@ func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.
 	} else {
 		s.lastUsed.take(c.Key, c.ID)
 		s.contended.add(c.Key, unknown)
+		if l.Keep > 0 && l.Seal <= 0 && c.NoneWaiting && simple(c) && c.Token > 0 { // many, when a session closes in a hurry
+			done.Found, _, err = s.releaseAloneShort(ctx, keyID(c.Key), driver.Release{Claim: c, Keep: l.Keep})
+		}
 	}
 	if err == nil && !done.Found {
 		var r keyRecord
@@ -36,7 +39,7 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	token, known := s.lastUsed.take(c.Key, c.ID)
 	switch {
 	case c.NoneWaiting && short:
-		done.Found, done.Applied, err = s.releaseAloneShort(ctx, id, c, early)
+		done.Found, done.Applied, err = s.releaseAloneShort(ctx, id, driver.Release{Claim: c, Early: early})
 	case c.NoneWaiting:
 		done.Found, done.Applied, err = s.releaseAlone(ctx, id, c, early)
 	}

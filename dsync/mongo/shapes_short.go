@@ -60,18 +60,25 @@ func (s *store) acquiringShort(id string, c driver.Claim, claim bson.D, token in
 	return bson.A{bson.D{e("$replaceWith", op("$cond", met, literal(granted), unmet))}}
 }
 
-// releaseCompares has the fields that releasingShort compares.
-var releaseCompares = constant(bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"})
+// releaseCompares has the fields that releasingShort compares, and keepCompares those that it compares to keep a claim.
+var (
+	releaseCompares = constant(bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o"})
+	keepCompares    = constant(bson.A{"$h.a", "$t", "$f", "$c", "$q", "$o", "$h.e"})
+)
 
-// releasingShort removes c, but only if c is the only holder and has the key's last token, and nobody waits for the key
-// or observes it.
-func (s *store) releasingShort(c driver.Claim) bson.A {
+// releasingShort removes c or, if keep is greater than 0 and c has no end, sets c's end to now + keep. It does so only
+// if c is the only holder and has the key's last token, and nobody waits for the key or observes it.
+func (s *store) releasingShort(c driver.Claim, keep time.Duration) bson.A {
 	want := bson.A{bson.A{c.ID}, c.Token, formatVersion, c.Limit, bson.A{}, nil}
-	otherwise := unmet
+	compares, holders, otherwise := releaseCompares, bson.A{}, unmet
+	if keep > 0 {
+		compares, want = keepCompares, append(want, bson.A{})
+		holders = bson.A{op("$mergeObjects", op("$arrayElemAt", "$h", 0), bson.D{e("e", op("$add", now, millis(keep)))})}
+	}
 	if s.server.portable {
 		otherwise = "$h"
 	}
-	return bson.A{set(e("h", op("$cond", op("$eq", releaseCompares, literal(want)), bson.A{}, otherwise)))}
+	return bson.A{set(e("h", op("$cond", op("$eq", compares, literal(want)), holders, otherwise)))}
 }
 
 // handingOver removes c and grants the key, with the given token, to the first waiter, if there is one. It does so only

@@ -95,10 +95,10 @@ func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, tok
 	return granted, err
 }
 
-// releaseAloneShort releases c, but only if c is the only holder, no token of the key is greater than c's, and nobody
-// waits for the key or observes it.
-func (s *store) releaseAloneShort(ctx context.Context, id string, c driver.Claim, early bool) (found bool, applied driver.OpTime, err error) {
-	found, applied, err = s.writeShort(ctx, early, bson.D{e("q", bson.D{e("_id", id)}), e("u", s.releasingShort(c))})
+// releaseAloneShort releases l.Claim, or keeps it for l.Keep. It does so only if the claim is the only holder, no token
+// of the key is greater than the claim's, and nobody waits for the key or observes it.
+func (s *store) releaseAloneShort(ctx context.Context, id string, l driver.Release) (found bool, applied driver.OpTime, err error) {
+	found, applied, err = s.writeShort(ctx, l.Early, bson.D{e("q", bson.D{e("_id", id)}), e("u", s.releasingShort(l.Claim, l.Keep))})
 	if hasCode(err, codeConversion) {
 		return false, driver.OpTime{}, nil
 	}

@@ -633,17 +633,56 @@ func TestShortCommandsOnlyForSimpleClaims(t *testing.T) {
 			q.want(name, want)
 		})
 	}
-	outcomes := map[string]driver.Release{"keep": {Keep: time.Minute}, "seal": {Seal: 1}}
-	for name, o := range outcomes {
+	for name, tc := range map[string]struct {
+		release driver.Release
+		crowded bool // others waited when the claim was granted
+		want    string
+	}{
+		"keep":               {driver.Release{Keep: time.Minute}, false, "short acquire, short keep"},
+		"keep, with waiters": {driver.Release{Keep: time.Minute}, true, "short acquire, release"},
+		"keep and seal":      {driver.Release{Keep: time.Minute, Seal: 1}, false, "short acquire, release"},
+		"seal":               {driver.Release{Seal: 1}, false, "short acquire, release"},
+	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newShortServer(t)
 			noErr(t, q.acquire(mutexClaim(1)))
-			if _, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), o); err != nil {
+			c := mutexClaim(1)
+			c.NoneWaiting = !tc.crowded
+			if _, _, err := storecmd.Release(t.Context(), q.s, c, tc.release); err != nil {
 				t.Fatal(err)
 			}
-			q.want(name, "short acquire, release")
+			q.want(name, tc.want)
 			q.turn(mutexClaim(2))
 			q.want("after "+name, "acquire, short release")
+		})
+	}
+}
+
+// A claim that can't be kept with a short command, because it has an end or somebody waits, is kept with the pipeline.
+// The end is counted by the server's clock, and a short command that keeps waits for a majority.
+func TestShortKeep(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reply bson.D
+		want  string
+	}{
+		"met":   {ok(e("n", 1), e("nModified", 1)), "short keep"},
+		"unmet": {ok(e("n", 0), e("nModified", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 241), e("errmsg", "")}})), "short keep, release"},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			q := newShortServer(t)
+			q.instead["short keep"] = tc.reply
+			found, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), driver.Release{Keep: time.Minute, Early: true})
+			if !found || err != nil {
+				t.Errorf("found %t, %v", found, err)
+			}
+			keep := q.f.took()[0].cmd
+			if end := keep.Lookup("updates", "0", "u", "0", "$set", "h", "$cond", "1", "0", "$mergeObjects", "1", "e", "$add").String(); end != `["$$NOW",{"$numberLong":"60000"}]` {
+				t.Errorf("the end is %s, want a minute after the server's time", end)
+			}
+			if w, _ := keep.Lookup("writeConcern", "w").StringValueOK(); w != "majority" {
+				t.Errorf("the write concern is %q, want majority", w)
+			}
+			q.want(name, tc.want)
 		})
 	}
 }
