@@ -26,8 +26,9 @@ import (
 // So a Release usually sends one command. It sends two if somebody waits and the session does not know it. For a simple
 // claim, it sends one more if the next claim is not simple, such as a lease or a claim with Yield.
 //
-// A Release with Keep, Seal or Successor sends only the pipeline, in a version for that option. If a Release with Seal
-// does not seal the key, the claims that it grants get no notice.
+// A Release with Keep of a simple claim with Claim.NoneWaiting first sends an update that sets the claim's end if nobody
+// waits for the key and nobody observes it. Otherwise, a Release with Keep, Seal or Successor sends only the pipeline,
+// in a version for that option. If a Release with Seal does not seal the key, the claims that it grants get no notice.
 //
 // If many calls send a short Acquire, or the update of a Release of a simple claim, at the same time, one update has the
 // statements of several calls. This does not happen on a sharded cluster, or on servers other than MongoDB.

@@ -2,6 +2,7 @@ package mongo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -18,6 +19,9 @@ func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.
 		s.contended.add(c.Key, unknown)
 		if l.Keep > 0 && l.Seal <= 0 && c.NoneWaiting && simple(c) && c.Token > 0 { // many, when a session closes in a hurry
 			done.Found, _, err = s.releaseAloneShort(ctx, keyID(c.Key), driver.Release{Claim: c, Keep: l.Keep})
+			if errors.Is(err, errInDoubt) {
+				err = nil // the pipeline follows: to keep the claim again changes nothing
+			}
 		}
 	}
 	if err == nil && !done.Found {

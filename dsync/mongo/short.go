@@ -12,7 +12,7 @@ import (
 )
 
 // In the most common states of a record, a short command has the same effect as a pipeline, for a fraction of the
-// server's time. It releases a simple claim, grants one, or does both. It does not clean up. The conditions are part
+// server's time. It releases or keeps a simple claim, grants one, or releases one and grants another. It does not clean up. The conditions are part
 // of the command. If they are not met, the command changes nothing, and the pipeline must follow. So a short command
 // is as safe as a pipeline, no matter when it arrives.
 //

@@ -664,20 +664,22 @@ func TestShortKeep(t *testing.T) {
 	for name, tc := range map[string]struct {
 		reply bson.D
 		want  string
+		err   error
 	}{
-		"met":   {ok(e("n", 1), e("nModified", 1)), "short keep"},
-		"unmet": {ok(e("n", 0), e("nModified", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 241), e("errmsg", "")}})), "short keep, release"},
+		"met":     {ok(e("n", 1), e("nModified", 1)), "short keep", nil},
+		"unmet":   {ok(e("n", 0), e("nModified", 0), e("writeErrors", bson.A{bson.D{e("index", 0), e("code", 241), e("errmsg", "")}})), "short keep, release", nil},
+		"refused": {refusal(13, "Unauthorized"), "short keep", driver.ErrRefused},
 	} {
 		inBubble(t, name, func(t *testing.T) {
 			q := newShortServer(t)
 			q.instead["short keep"] = tc.reply
-			found, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), driver.Release{Keep: time.Minute, Early: true})
-			if !found || err != nil {
-				t.Errorf("found %t, %v", found, err)
+			found, _, err := storecmd.Release(t.Context(), q.s, mutexClaim(1), driver.Release{Keep: time.Minute - time.Microsecond, Early: true})
+			if found != (tc.err == nil) || !errors.Is(err, tc.err) {
+				t.Errorf("found %t, %v, want the error %v", found, err, tc.err)
 			}
 			keep := q.f.took()[0].cmd
 			if end := keep.Lookup("updates", "0", "u", "0", "$set", "h", "$cond", "1", "0", "$mergeObjects", "1", "e", "$add").String(); end != `["$$NOW",{"$numberLong":"60000"}]` {
-				t.Errorf("the end is %s, want a minute after the server's time", end)
+				t.Errorf("the end is %s, want a minute after the server's time, rounded up", end)
 			}
 			if w, _ := keep.Lookup("writeConcern", "w").StringValueOK(); w != "majority" {
 				t.Errorf("the write concern is %q, want majority", w)

@@ -694,6 +694,25 @@ func TestUnansweredRequestThatNothingIsFoundOf(t *testing.T) {
 	}
 }
 
+// Need registers the session, but not a second time while the first registration is under way, nor while it closes.
+func TestNeed(t *testing.T) {
+	r := newRig(t)
+	r.step(core.Need{})
+	r.says("the session is needed", "Register")
+	r.step(core.Need{})
+	r.says("it is registering", "")
+	r.answer("Register", core.Reply{Lost: true})
+	r.step(core.Need{})
+	r.says("a retry is due after a pause", "Register")
+	r.answer("Register", core.Reply{Session: "s"})
+	r.step(core.Need{})
+	r.says("it is registered", "")
+	r = newRig(t)
+	r.step(core.Close{})
+	r.step(core.Need{})
+	r.says("it is closed", "")
+}
+
 // A Discard follows a heartbeat that was acknowledged when no request of the claim could join any more: a primary that
 // was deposed before would not know of a claim that has joined again.
 func TestDiscardFollowsAHeartbeat(t *testing.T) {

@@ -133,6 +133,13 @@ func TestObserveReportsErrors(t *testing.T) {
 		if n := o.ends.Load(); n != 0 {
 			t.Error("the observation has ended")
 		}
+		store.down.Store(true)
+		o.errs.Store(0)
+		lock(t, mu)
+		time.Sleep(ttl / 12)
+		if n := o.errs.Load(); n < 4 {
+			t.Errorf("after a success, %d errors were reported within the longest pause, want some quick retries again", n)
+		}
 	})
 }
 
