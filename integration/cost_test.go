@@ -31,7 +31,7 @@ func warm(t *testing.T, s *dsync.Session, key string) *dsync.Mutex {
 // MongoDB is probed once for each collection, any other server at each Open.
 func TestCostOfOpen(t *testing.T) {
 	lab.Each(t, server.Need{}, func(t *testing.T, s *server.Server) {
-		const probe = 42 // commands, if the server is MongoDB
+		const probe = 45 // commands, if the server is MongoDB
 		r := newRoom(t, s)
 		for i, want := range []int{4 + probe, 2, 2} {
 			mon := newMonitor(r.DB)

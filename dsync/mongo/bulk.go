@@ -21,7 +21,8 @@ import (
 // A statement that comes alone is sent at once, in a command of its own. Up to maxAlone such commands are under way at
 // a time, because for a few callers, commands side by side are quicker than bulks in turn. A statement that comes while
 // there are that many, or while a bulk is under way, waits for a reply, but not for long. Then all that wait go together.
-// But while a bulk is under way, half of the callers wait. So if no more than half of maxAlone wait, each goes alone.
+// But while a bulk is under way, half of the callers wait. So if no more than half of maxAlone wait, each goes alone. And
+// when a session closes, as many wait as one bulk may have: a full bulk need not wait for a reply.
 //
 // The callers of a bulk often send their next statements at about the same time. So after a bulk, until a reply is to one
 // statement again, none goes alone beside another command. And before each command, other goroutines run, so that it
@@ -55,10 +56,10 @@ func (s *store) MaxCalls() int {
 	return 0
 }
 
-// MaxReleases implements [driver.Limiter].
+// MaxReleases implements [driver.Limiter]. While the server executes one bulk, another is encoded and sent.
 func (s *store) MaxReleases() int {
 	if s.server.bulks() {
-		return maxStatements
+		return 2 * maxStatements
 	}
 	return 0
 }
@@ -130,8 +131,11 @@ func (w *bulkWriter) send(ctx context.Context, st *statement, together bool) wri
 		w.execute(ctx, []*statement{st})
 		return <-st.result
 	}
-	if w.waiting = append(w.waiting, st); len(w.waiting) == 1 {
+	switch w.waiting = append(w.waiting, st); len(w.waiting) {
+	case 1:
 		w.overdue = time.AfterFunc(w.patienceLocked(), w.sendWaiting)
+	case maxStatements:
+		w.sendWaitingLocked()
 	}
 	w.mu.Unlock()
 	if idle {

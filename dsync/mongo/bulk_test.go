@@ -485,6 +485,31 @@ func TestBulkIsNotSentByOtherReplies(t *testing.T) {
 	})
 }
 
+// As many statements as one bulk may have go at once, even while another bulk is under way.
+func TestFullBulkGoesAtOnce(t *testing.T) {
+	const full = 1000
+	testkit.Large(t)
+	synctest.Test(t, func(t *testing.T) {
+		const reply, moment = 10 * time.Millisecond, 5 * time.Millisecond
+		b := newBulkServer(t, nil)
+		b.reply = reply
+		var arrived []time.Duration
+		start := time.Now()
+		b.instead = func(_ call, n int) bson.D {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			arrived = append(arrived, time.Since(start)-reply)
+			return upsertedAll(n)
+		}
+		b.acquire(t.Context(), atOnce+2*full+10)
+		wantSent(t, "two full bulks, and ten more", b.sent(), append(ones(atOnce), full, full, 10)...)
+		if want := []time.Duration{0, 0, moment}; !slices.Equal(arrived, want) {
+			t.Errorf("bulks were sent after %v, want %v", arrived, want)
+		}
+		b.wantErrs()
+	})
+}
+
 // How long a statement waits follows from the last reply, not from the slowest.
 func TestBulkForgetsSlowReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

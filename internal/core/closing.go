@@ -104,7 +104,7 @@ func (c *Core) hurry() {
 		return
 	}
 	cg.phase, cg.due = hurried, c.now.Add(c.cfg.Attempt)
-	c.lanes.closing = hurryLanes
+	c.lanes.closing = max(c.lanes.closing, hurryLanes)
 	c.fillLanes()
 	for _, cl := range c.those(func(cl *claim) bool { return cl.state.in(windingDown | leaving) }) {
 		if cl.state == leaving {

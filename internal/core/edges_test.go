@@ -149,6 +149,28 @@ func TestCloseFillsLanes(t *testing.T) {
 	}
 }
 
+// If Close's context ends, Close uses no fewer lanes than before.
+func TestHurryKeepsLanes(t *testing.T) {
+	const releases = 1100
+	r := newRig(t)
+	for n := uint64(1); n <= releases+1; n++ {
+		r.acquire(n, func(w *core.Want) { w.Key = fmt.Sprint("key ", n) })
+		if n == 1 {
+			r.answer("Register", core.Reply{Session: "s"})
+		}
+		r.answer("Acquire", r.grantedTo(fmt.Sprint("s.", n), 7000))
+	}
+	r.step(core.Close{Releases: releases})
+	for n := uint64(1); n <= releases+1; n++ {
+		r.step(&core.Done{Claim: n, Hold: r.calls[n]})
+	}
+	r.says("the last holder is done, and all lanes are in use", "")
+	r.step(core.Hurry{})
+	r.says("in a hurry", "")
+	r.answer("Release", core.Reply{Found: true})
+	r.says("a lane is free", "Freed 1100, Release")
+}
+
 // A request that waits for a lane when Close begins is never sent, so there is nothing to release.
 func TestCloseSendsNoRequests(t *testing.T) {
 	r := newRig(t)
