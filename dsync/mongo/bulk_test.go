@@ -119,6 +119,19 @@ func bulkClaim(i int) driver.Claim {
 	return c
 }
 
+// arrivals returns the times, from now on, at which bulks come.
+func (b *bulkServer) arrivals() *[]time.Duration {
+	var arrived []time.Duration
+	start := time.Now()
+	b.instead = func(_ call, n int) bson.D {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		arrived = append(arrived, time.Since(start)-b.reply)
+		return upsertedAll(n)
+	}
+	return &arrived
+}
+
 // start calls f with the number of a new caller, and returns when the caller waits.
 func (b *bulkServer) start(f func(caller int) error) {
 	b.mu.Lock()
@@ -466,20 +479,13 @@ func TestBulkIsNotSentByOtherReplies(t *testing.T) {
 		const reply, moment = 10 * time.Millisecond, 5 * time.Millisecond
 		b := newBulkServer(t, nil)
 		b.reply = reply
-		var arrived []time.Duration
-		start := time.Now()
-		b.instead = func(_ call, n int) bson.D {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			arrived = append(arrived, time.Since(start)-reply)
-			return upsertedAll(n)
-		}
+		arrived := b.arrivals()
 		b.acquire(t.Context(), atOnce+10) // the bulk of 10 goes after a moment
 		time.Sleep(moment + 2*time.Millisecond)
 		b.acquire(t.Context(), 20) // the others are answered 3 ms later
 		wantSent(t, "around other replies", b.sent(), append(ones(atOnce), 10, 20)...)
-		if want := []time.Duration{moment, 2*moment + 2*time.Millisecond}; !slices.Equal(arrived, want) {
-			t.Errorf("bulks were sent after %v, want %v", arrived, want)
+		if want := []time.Duration{moment, 2*moment + 2*time.Millisecond}; !slices.Equal(*arrived, want) {
+			t.Errorf("bulks were sent after %v, want %v", *arrived, want)
 		}
 		b.wantErrs()
 	})
@@ -493,18 +499,11 @@ func TestFullBulkGoesAtOnce(t *testing.T) {
 		const reply, moment = 10 * time.Millisecond, 5 * time.Millisecond
 		b := newBulkServer(t, nil)
 		b.reply = reply
-		var arrived []time.Duration
-		start := time.Now()
-		b.instead = func(_ call, n int) bson.D {
-			b.mu.Lock()
-			defer b.mu.Unlock()
-			arrived = append(arrived, time.Since(start)-reply)
-			return upsertedAll(n)
-		}
+		arrived := b.arrivals()
 		b.acquire(t.Context(), atOnce+2*full+10)
 		wantSent(t, "two full bulks, and ten more", b.sent(), append(ones(atOnce), full, full, 10)...)
-		if want := []time.Duration{0, 0, moment}; !slices.Equal(arrived, want) {
-			t.Errorf("bulks were sent after %v, want %v", arrived, want)
+		if want := []time.Duration{0, 0, moment}; !slices.Equal(*arrived, want) {
+			t.Errorf("bulks were sent after %v, want %v", *arrived, want)
 		}
 		b.wantErrs()
 	})

@@ -12,9 +12,9 @@ import (
 )
 
 // In the most common states of a record, a short command has the same effect as a pipeline, for a fraction of the
-// server's time. It releases or keeps a simple claim, grants one, or releases one and grants another. It does not clean up. The conditions are part
-// of the command. If they are not met, the command changes nothing, and the pipeline must follow. So a short command
-// is as safe as a pipeline, no matter when it arrives.
+// server's time. It releases or keeps a simple claim, grants one, or releases one and grants another. It does not
+// clean up. The conditions are part of the command. If they are not met, the command changes nothing, and the pipeline
+// must follow. So a short command is as safe as a pipeline, no matter when it arrives.
 //
 // For a short command, this process chooses the token of the grant, while a pipeline computes it from the record. The
 // command requires the token to be at least a step greater than the record's last token. acquireShort also writes the
