@@ -407,3 +407,38 @@ func TestAttemptsAreShortWhateverTheTTL(t *testing.T) {
 		mu.Unlock()
 	})
 }
+
+// A turnstile notes when each Acquire comes, and refuses it until it is opened.
+type turnstile struct {
+	driver.Store
+	open atomic.Bool
+	mu   sync.Mutex
+	came []time.Time
+}
+
+func (s *turnstile) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) {
+	if e.Acquire != nil && !s.open.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.came = append(s.came, time.Now())
+		return driver.Edited{}, driver.ErrRefused
+	}
+	return s.Store.Edit(ctx, e)
+}
+
+// If the store refuses a Lock, Lock tries again: soon at first, and then after pauses that grow to half a TTL.
+func TestLockPausesAfterRefusals(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &turnstile{Store: dsynctest.NewMemory()}
+		mu := newSession(t, store, nil).Mutex("k")
+		time.AfterFunc(10*ttl, func() { store.open.Store(true) })
+		turn(mu)
+		n := len(store.came)
+		if first := store.came[1].Sub(store.came[0]); first > 20*time.Millisecond {
+			t.Errorf("the first pause was %v, want at most 20ms", first)
+		}
+		if last := store.came[n-1].Sub(store.came[n-2]); last < ttl/4 || last > ttl/2 {
+			t.Errorf("after %d refusals the pause was %v, want a quarter to half of the TTL, %v", n, last, ttl)
+		}
+	})
+}

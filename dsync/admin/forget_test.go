@@ -150,3 +150,33 @@ func TestForgetReadsAgain(t *testing.T) {
 		})
 	}
 }
+
+// A silent store notes when each Load comes, and does not answer it.
+type silent struct {
+	driver.Store
+	came []time.Time
+}
+
+func (s *silent) Load(context.Context, string, int) (driver.State, error) {
+	s.came = append(s.came, time.Now())
+	return driver.State{}, errors.New("no answer")
+}
+
+// If the store does not answer, Forget tries again: soon at first, and then after pauses that grow to a twelfth of the
+// TTL.
+func TestForgetPausesWithoutAnswers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &silent{Store: dsynctest.NewMemory()}
+		s := newSession(t, store, nil)
+		ctx, cancel := context.WithTimeout(background, 3*ttl)
+		defer cancel()
+		wantErr(t, "Forget", admin.New(s).Forget(ctx, "k"), context.DeadlineExceeded)
+		n := len(store.came)
+		if first := store.came[1].Sub(store.came[0]); first > 20*time.Millisecond {
+			t.Errorf("the first pause was %v, want at most 20ms", first)
+		}
+		if last := store.came[n-1].Sub(store.came[n-2]); last < ttl/24 || last > ttl/12 {
+			t.Errorf("after %d attempts the pause was %v, want a 24th to a twelfth of the TTL, %v", n, last, ttl)
+		}
+	})
+}
