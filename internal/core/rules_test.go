@@ -2,6 +2,8 @@ package core_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -738,4 +740,343 @@ func TestDiscardFollowsAHeartbeat(t *testing.T) {
 	r.pass(r.cfg.Attempt + r.cfg.Margin)
 	r.answer("Discard", core.Reply{})
 	r.says("claim s.2 is not due before a heartbeat", "")
+}
+
+// If the store's clock goes back between two requests, the first may join longer than the second.
+func TestRequestFromBeforeTheClockWentBack(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", noAnswer)
+	r.acquire(2, func(w *core.Want) { w.Key = "other" })
+	r.step(&core.Reply{Command: r.sent["Acquire"].ID, State: driver.State{Key: "other", Now: r.clock().Add(-900 * time.Millisecond), Limit: 1, Position: 1, Waiting: 1}})
+	r.pass(r.cfg.Retry * 3 / 4)
+	r.says("again", "Acquire")
+	r.answer("Acquire", r.granted(5000))
+	r.pass(2150 * time.Millisecond) // a margin after the second request's NotAfter, but not after the first's
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.beat()
+	if r.sent["Discard"].ID == 0 {
+		t.Error("the claim is not discarded, although the first request can still join")
+	}
+}
+
+// If Close does not wait for a holder that has named a successor, the holder learns that the successor was not granted
+// the key.
+func TestHurryDropsTheSuccessor(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Successor: "o.2"}})
+	r.step(core.Close{})
+	r.step(core.Hurry{})
+	r.says("in a hurry", "Release keeping")
+	r.answer("Release", core.Reply{Found: true})
+	r.done(1)
+	r.says("done", "Freed 1, not as said: dsync: hold lost: dsync: session closed")
+}
+
+// A request that was under way while the listener broke and another became ready is repeated: a notice may have been
+// missed between the two.
+func TestWakeMissedBetweenTwoListeners(t *testing.T) {
+	r := newRig(t)
+	r.joiningListening()
+	r.listen()
+	r.answer("Acquire", r.behind(1))
+	r.says("the listener became ready after the request", "Acquire")
+	r.step(core.ListenerBroken{Listener: 1})
+	r.pass(time.Second)
+	r.notice(driver.NoticeReady)
+	r.answer("Acquire", r.behind(1))
+	r.says("another became ready after the next request", "Acquire")
+}
+
+// A look that was under way when the session was lost does not keep the next session from looking.
+func TestLookOfTheNextSession(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.beat()
+	r.says("a heartbeat", "Keys")
+	r.deadline()
+	r.done(1)
+	r.acquire(2)
+	r.answer("Register", core.Reply{Session: "s2"})
+	r.answer("Acquire", core.Reply{State: driver.State{Holders: []driver.Holder{{Claim: "s2.2", Session: "s2", Token: 6000}}}})
+	r.beat()
+	r.says("a heartbeat of the next session", "Keys")
+}
+
+// A Break has nothing to do with the waiters ahead: it neither reads nor expires their sessions.
+func TestBreakIgnoresWaiters(t *testing.T) {
+	r := newRig(t)
+	r.begin(breaks)
+	held := r.behind(1)
+	held.State.WaitersAhead = []driver.Waiter{{Claim: "p.1", Session: "p"}}
+	r.answer("Load", held)
+	if got := r.sent["Read"].Sessions; !slices.Equal(got, []string{"o"}) {
+		t.Errorf("the Break reads the sessions %q, want only the holder's", got)
+	}
+}
+
+// If the session is lost while its Unregister is under way, Close does not repeat the Unregister, and so returns at
+// once.
+func TestUnregisterOfALostSession(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Heartbeat = 9 * time.Second
+	r.held()
+	r.pass(8900 * time.Millisecond)
+	r.step(core.Close{})
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.says("released", "Freed 1, Unregister")
+	r.deadline()
+	r.says("lost", "")
+	r.answer("Unregister", noAnswer)
+	r.says("no answer", "Closed, not unregistered")
+}
+
+// A hold that takes all of the key is handed off, whatever its kind, unless that is a semaphore.
+func TestKindsThatHandOff(t *testing.T) {
+	for _, kind := range []driver.Kind{driver.KindMutex, driver.KindRWMutex, driver.KindOnce, driver.KindPeriodic, driver.KindElection, driver.KindSemaphore} {
+		r := newRig(t)
+		of := func(w *core.Want) { w.Kind = kind }
+		r.begin(of)
+		r.answer("Acquire", r.granted(5000))
+		r.acquire(2, of)
+		r.done(1)
+		want := "Freed 1, Deliver 2: hold 2, token 5001"
+		if kind == driver.KindSemaphore {
+			want = "Release"
+		}
+		r.says(string(kind), want)
+	}
+}
+
+// A claim whose request is still under way is not released by the next caller's request, because the claim could join
+// after that.
+func TestNoReplaceDuringARequest(t *testing.T) {
+	r := newRig(t)
+	r.joiningListening()
+	r.listen()
+	r.notice(driver.NoticeGrant)
+	r.acquire(2)
+	r.pass(r.cfg.HandOff)
+	r.done(1)
+	r.says("done", "")
+	r.answer("Acquire", r.granted(7000))
+	r.says("the request is answered", "Release")
+}
+
+// A caller that begins to wait does not shorten the pause after a listener that broke.
+func TestWaiterDoesNotHurryTheListener(t *testing.T) {
+	r := newRig(t)
+	r.waiting()
+	r.listen()
+	r.step(core.ListenerBroken{Listener: 1})
+	r.acquire(9, func(w *core.Want) { w.Key = "other" })
+	r.answer("Acquire", r.behind(1))
+	if r.listener != 1 {
+		t.Errorf("listener %d is opened without a pause", r.listener)
+	}
+	r.pass(r.cfg.Retry)
+	if r.listener != 2 {
+		t.Errorf("after the pause, the last listener is number %d, want 2", r.listener)
+	}
+}
+
+// Once a look has had an answer, the pause after the next failure is short again.
+func TestPauseOfLooksIsShortAgain(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Backoff = 4 * time.Second
+	r.leasedLong()
+	r.looking()
+	for _, failures := range []int{2, 1} {
+		r.extending()
+		r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		r.answer("Heartbeat", core.Reply{})
+		for n := range failures {
+			r.answer("Keys", noAnswer)
+			r.pass(r.cfg.Retry * 3 / 4 << n)
+			r.says(fmt.Sprintf("failure %d of %d", n+1, failures), "Heartbeat")
+			r.answer("Heartbeat", core.Reply{})
+		}
+		r.shown(time.Minute)
+	}
+}
+
+// A reading in brief does not replace what is known of a session.
+func TestBriefReadingKeepsTheRecord(t *testing.T) {
+	r := newRig(t)
+	r.waitingHere()
+	many := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "p", "q", "r"}
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.answer("Acquire", r.behind(1, many...))
+	r.answer("Read", r.members(5*time.Second, many...))
+	r.beat()
+	r.pass(time.Second)
+	if read := r.sent["Read"]; !read.Brief || !slices.Contains(read.Sessions, "o") {
+		t.Fatalf("sent %+v, want a reading of all sessions in brief", read)
+	}
+	r.answer("Read", r.members(5*time.Second, append(many, "o")...))
+	if files := r.c.HostFiles(); files["o"] != "file" {
+		t.Errorf("HostFiles: %v; want that of o", files)
+	}
+}
+
+// Close does not wait for the gap after a message about a key.
+func TestCloseAfterAChange(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true, Notices: []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}})
+	r.says("released", "Freed 1, Notify, Unregister")
+	r.answer("Unregister", core.Reply{})
+	r.says("unregistered", "")
+	r.answer("Notify", core.Reply{})
+	r.says("announced", "Closed")
+}
+
+// No Discard is sent while another is under way, because the answer to one would count for both.
+func TestOneDiscardAtATime(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.done(1)
+	r.answer("Release", core.Reply{Found: true})
+	r.pass(2 * time.Second)
+	r.acquire(2)
+	r.answer("Acquire", r.grantedTo("s.2", 9000))
+	r.step(&core.Done{Claim: 2, Hold: r.calls[2]})
+	r.answer("Release", core.Reply{Found: true})
+	r.beat()
+	first := r.sent["Discard"]
+	if got := first.Claims; len(got) != 1 || got[0].ID != "s.1" {
+		t.Fatalf("after a heartbeat, %v are discarded, want claim s.1", got)
+	}
+	r.beat()
+	if r.sent["Discard"].ID != first.ID {
+		t.Error("another Discard is sent while the first is under way")
+	}
+	r.answer("Discard", core.Reply{})
+	r.says("the first is answered", "Discard")
+}
+
+// When a writer that waits in this process gives up, the readers behind it share the hold at once.
+func TestReadersBehindAWriterThatGivesUp(t *testing.T) {
+	r := newRig(t)
+	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
+	r.begin(reads)
+	r.answer("Acquire", r.granted(5000))
+	r.acquire(2, func(w *core.Want) { w.Kind, w.Weight, w.Limit = driver.KindRWMutex, 100, 100 })
+	r.acquire(3, reads)
+	r.says("a reader behind a writer", "")
+	r.giveUp(2)
+	r.says("the writer gives up", "Deliver 2: dsync: given up, Deliver 3: hold 1, token 5000")
+}
+
+// An early release that found nothing is repeated for a majority.
+func TestDoubtedReleaseIsNotEarly(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.early(1)
+	r.says("done", "Release early")
+	r.answer("Release", core.Reply{})
+	r.answer("Heartbeat", core.Reply{})
+	r.says("not there, and a heartbeat", "Release")
+}
+
+// Once the store has queued a claim, the pause after its next failure is short again.
+func TestPauseOfRequestsIsShortAgain(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Backoff = 4 * time.Second
+	r.joining()
+	for n := range 2 {
+		r.answer("Acquire", noAnswer)
+		r.pass(r.cfg.Retry * 3 / 4 << n)
+		r.says("again", "Acquire")
+	}
+	r.answer("Acquire", r.behind(1))
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.answer("Acquire", noAnswer)
+	r.pass(r.cfg.Retry * 3 / 4)
+	r.says("after the first pause", "Acquire")
+}
+
+// A registration that the store has refused leaves no session behind.
+func TestCloseAfterARefusedRegistration(t *testing.T) {
+	r := newRig(t)
+	r.acquire(1)
+	r.answer("Register", core.Reply{Err: driver.ErrRefused})
+	r.says("refused", "Deliver 1: dsync: refused by the store")
+	r.step(core.Close{})
+	r.says("closed", "Closed")
+}
+
+// The files of sessions that have died are not looked at any more.
+func TestHostFilesOmitTheDead(t *testing.T) {
+	r := newRig(t)
+	r.waitingHere()
+	r.step(core.Died{Session: "o"})
+	if files := r.c.HostFiles(); len(files) != 0 {
+		t.Errorf("HostFiles: %v; want none, because o has died", files)
+	}
+}
+
+// A session that has swept, and finds another sweeper, checks as often as one that has never swept.
+func TestFormerSweeperChecksAgain(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Retention = 4 * time.Hour
+	r.held()
+	swept := func(by string) (pause time.Duration) {
+		r.untilSweep()
+		r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7, By: by, At: r.clock(), Now: r.clock(), LastRound: 100, Seen: 100}})
+		delete(r.sent, "Sweep")
+		began := r.now
+		r.untilSweep()
+		return r.now.Sub(began)
+	}
+	first := swept("o")
+	swept("o")
+	swept("s")
+	if again := swept("o"); again > first+time.Second {
+		t.Errorf("the former sweeper checks after %v, want %v as at first", again, first)
+	}
+}
+
+// A hold whose first Extend was repeated is released as any other.
+func TestReleaseAfterARepeatedExtend(t *testing.T) {
+	r := newRig(t)
+	r.dating()
+	r.answer("Extend", noAnswer)
+	r.pass(time.Second)
+	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
+	r.says("extended", "Deliver 1: hold 1, token 5000")
+	r.early(1)
+	r.says("done", "Release early")
+}
+
+// A session with several claims in the way is read once.
+func TestSessionsInTheWayAreReadOnce(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.answer("Acquire", r.behind(1, "p", "o"))
+	if got := r.sent["Read"].Sessions; !slices.Equal(got, []string{"o", "p"}) {
+		t.Errorf("the sessions %q are read, want o and p once each", got)
+	}
+}
+
+// A session that has died has not expired yet: a request within the margin does not name it.
+func TestRequestAfterADeath(t *testing.T) {
+	r := newRig(t)
+	r.waitingHere()
+	r.step(core.Died{Session: "o"})
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.says("a wake", "Acquire")
+}
+
+// A lease that was not granted ends with its session.
+func TestUngrantedLeaseEndsWithItsSession(t *testing.T) {
+	r := newRig(t)
+	beginnings["waiting for a lease"](r)
+	r.deadline()
+	r.says("session lost", "Register")
 }

@@ -2,7 +2,9 @@ package core_test
 
 import (
 	"bytes"
+	"fmt"
 	"hash/fnv"
+	"maps"
 	"testing"
 	"time"
 
@@ -74,6 +76,30 @@ func TestCloneIsNotAffected(t *testing.T) {
 			r.pass(10 * time.Second)
 			if after := clone.State(nil, now, plainNames{}); !bytes.Equal(before, after) {
 				t.Error("the clone has changed")
+			}
+		})
+	}
+}
+
+// A clone decides as its Core has decided, whatever that has done since.
+func TestCloneDecidesAlike(t *testing.T) {
+	for i := range tableCases {
+		k := &tableCases[i]
+		t.Run(k.name(), func(t *testing.T) {
+			r := newRig(t)
+			beginnings[k.from](r)
+			copied := *r
+			copied.c, copied.calls, copied.sent = r.c.Clone(), maps.Clone(r.calls), maps.Clone(r.sent)
+			var said [2]string
+			for i := range said {
+				k.do(r)
+				said[i] = fmt.Sprint(r.said)
+				r.pass(10 * time.Second)
+				said[i] += fmt.Sprint(r.said)
+				*r = copied
+			}
+			if said[0] != said[1] {
+				t.Errorf("the Core says %s, its clone %s", said[0], said[1])
 			}
 		})
 	}
