@@ -277,6 +277,10 @@ func (w *world) step(i int, e core.Event) error {
 			}
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut, met: n.met})
+		case core.Registered:
+			if f.Session == n.registers { // the answer may have come so late that the session is lost already
+				n.registers = ""
+			}
 		case *core.Deliver:
 			if err := w.deliver(i, f); err != nil {
 				return err
@@ -336,9 +340,6 @@ func (w *world) step(i int, e core.Event) error {
 				return err
 			}
 		}
-	}
-	if n.core.Session() == n.registers {
-		n.registers = ""
 	}
 	if n.closing && !n.closed && w.now > n.closeBy {
 		return fmt.Errorf("the Close of %s has not returned, although the store has not answered within an attempt's time", name(i))
