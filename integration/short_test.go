@@ -101,9 +101,9 @@ func TestShortCommandsAreConditional(t *testing.T) {
 			}
 		}
 		// The repeated command is the short acquire of claim s.2, the short release of s.2 when it is the only claim,
-		// the same with Keep, or the short hand-over from s.2. In most cases the condition on the token alone would make the command change
-		// nothing. So the token is set back. The cases named by the constant later test this condition, so they leave
-		// the token as it is.
+		// the same with Keep, or the short hand-over from s.2. In most cases the condition on the token alone would make
+		// the command change nothing. So the token is set back. The cases named by the constant later test this
+		// condition, so they leave the token as it is.
 		const (
 			grant    = "acquire"
 			alone    = "release"

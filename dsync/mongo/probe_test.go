@@ -34,6 +34,17 @@ func TestProbe(t *testing.T) {
 			return honest(c)
 		}
 	}
+	// read drops a field from the reading of a record.
+	read := func(record, field string) func(call) bson.D {
+		return func(c call) bson.D {
+			d := honest(c)
+			if c.name == "aggregate" && strings.Contains(c.cmd.String(), record) {
+				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
+				batch[0] = without(field)(batch[0].(bson.D))
+			}
+			return d
+		}
+	}
 	// short changes the replies to a claim's short command.
 	short := func(command, claim string, with func(bson.D) bson.D) func(call) bson.D {
 		return func(c call) bson.D {
@@ -155,22 +166,8 @@ func TestProbe(t *testing.T) {
 			return honest(c)
 		}, []string{"acquire", "$mine.2", "want Terms 6"}},
 		{"resize", change(`"from"`, func(d bson.D) bson.D { return replaced(d, "p", bson.A{9, 2}) }), []string{"resize", "want Former [9 8 2]"}},
-		{"seal", func(c call) bson.D {
-			d := honest(c)
-			if c.name == "aggregate" {
-				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
-				batch[0] = without("done")(batch[0].(bson.D))
-			}
-			return d
-		}, []string{"load", "want Value"}},
-		{"who holds after a seal", func(c call) bson.D {
-			d := honest(c)
-			if c.name == "aggregate" && strings.Contains(c.cmd.String(), "/key") {
-				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
-				batch[0] = without("h")(batch[0].(bson.D))
-			}
-			return d
-		}, []string{"load", "want Holders"}},
+		{"seal", read("/key", "done"), []string{"load", "want Value"}},
+		{"who holds after a seal", read("/key", "h"), []string{"load", "want Holders"}},
 		{"who joins after a seal", reply("$mine.3", "claim", func(d bson.D) bson.D {
 			return replaced(d, "position", 1)
 		}), []string{"acquire", "$mine.3", "want Position 0"}},
@@ -246,14 +243,7 @@ func TestProbe(t *testing.T) {
 		}), []string{"release", "$short.6", "want Waiting 0"}},
 		{"short keep", short("short keep", "$short.6", done(0)), []string{"short release", "$short.6", "applied: true"}},
 		{"short keep of what has an end", short("short keep", "$short.6", done(1)), []string{"short release", "$short.6", "applied: false"}},
-		{"the end that a short keep sets", func(c call) bson.D {
-			d := honest(c)
-			if c.name == "aggregate" && strings.Contains(c.cmd.String(), "/short") {
-				batch := d[0].Value.(bson.D)[2].Value.(bson.A)[0].(bson.D)[1].Value.(bson.A)
-				batch[0] = without("h")(batch[0].(bson.D))
-			}
-			return d
-		}, []string{"short release", "$short.6", "want an end 1h0m0s"}},
+		{"the end that a short keep sets", read("/short", "h"), []string{"short release", "$short.6", "want an end 1h0m0s"}},
 		{"the date of a release to a named claim", reply("$short.6", "next", drop("at")), []string{"release", "$short.6", "want At"}},
 		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "applied: false"}},
 		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "applied: true"}},

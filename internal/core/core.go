@@ -111,9 +111,7 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case Revoked:
 		c.revoked(driver.Revocation{Key: e.Key, Claim: e.Claim})
 	case Need:
-		if s := &c.session; s.id == "" && s.registering == 0 && c.closing == nil {
-			c.register()
-		}
+		c.register()
 	case Observe:
 		c.observe(e.Key, e.N)
 	case *Ask:

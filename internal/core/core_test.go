@@ -195,6 +195,11 @@ func (r *rig) notice(n driver.NoticeType) {
 	r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: n, Session: "s", Key: "k", Claim: "s.1", Token: 7000}})
 }
 
+// wake delivers a notice to request claim 1 again, which a command of this session has returned.
+func (r *rig) wake() {
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+}
+
 // listen makes the listener ready.
 func (r *rig) listen() {
 	for i := 0; r.listener == 0; i++ {

@@ -155,7 +155,7 @@ func (c *Core) request(q *queue, a *Call) {
 		c.move(c.newClaim(q, a), requested, nil)
 	default:
 		q.admitted = append(q.admitted, a)
-		if s := &c.session; s.registering == 0 && (a.Try || s.registerAt == never) {
+		if a.Try || c.session.registerAt == never {
 			c.register()
 		}
 	}

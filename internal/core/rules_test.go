@@ -40,7 +40,7 @@ func TestBrokenHoldIsNotKeptByClose(t *testing.T) {
 func TestWakeDuringARequest(t *testing.T) {
 	r := newRig(t)
 	r.joining()
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.wake()
 	r.says("a wake", "")
 	r.answer("Acquire", r.behind(1))
 	r.says("the reply", "Acquire")
@@ -908,7 +908,7 @@ func TestBriefReadingKeepsTheRecord(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
 	many := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "p", "q", "r"}
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.wake()
 	r.answer("Acquire", r.behind(1, many...))
 	r.answer("Read", r.members(5*time.Second, many...))
 	r.beat()
@@ -995,7 +995,7 @@ func TestPauseOfRequestsIsShortAgain(t *testing.T) {
 		r.says("again", "Acquire")
 	}
 	r.answer("Acquire", r.behind(1))
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.wake()
 	r.answer("Acquire", noAnswer)
 	r.pass(r.cfg.Retry * 3 / 4)
 	r.says("after the first pause", "Acquire")
@@ -1069,7 +1069,7 @@ func TestRequestAfterADeath(t *testing.T) {
 	r := newRig(t)
 	r.waitingHere()
 	r.step(core.Died{Session: "o"})
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.wake()
 	r.says("a wake", "Acquire")
 }
 

@@ -40,14 +40,17 @@ func (c *Core) Deadline() Instant { return c.session.sent.Add(c.cfg.Hold(c.cfg.T
 
 // needSession registers the session, unless it is registered or will be.
 func (c *Core) needSession() {
-	if s := &c.session; s.id == "" && s.registering == 0 && s.registerAt == never && c.closing == nil {
+	if c.session.registerAt == never {
 		c.register()
 	}
 }
 
+// register registers the session now, unless it is registered, registering or closing.
 func (c *Core) register() {
-	c.session.registerAt = never
-	c.session.registering = c.sendNow(&sent{Command: &Command{Op: Register}})
+	if s := &c.session; s.id == "" && s.registering == 0 && c.closing == nil {
+		s.registerAt = never
+		s.registering = c.sendNow(&sent{Command: &Command{Op: Register}})
+	}
 }
 
 func (c *Core) registered(s *sent, r *Reply) {
