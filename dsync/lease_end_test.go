@@ -394,6 +394,30 @@ func TestExtendIsNotSentAfterTheEnd(t *testing.T) {
 	})
 }
 
+// If copies of a lease's requests arrive later, its end stays: nobody would learn of a later one.
+func TestCopyOfAnExtendMovesNoEnd(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := dsynctest.NewMemory()
+		f := newFaulty(t, memory, nil)
+		f.Record()
+		l, err := newSession(t, f, nil).Mutex("k").Lease(background, time.Minute)
+		noErr(t, err)
+		for _, when := range []string{"of the first Extend", "of both Extends"} {
+			for _, later := range []time.Duration{time.Second, time.Minute - margin - grace - 2*time.Second} {
+				time.Sleep(later)
+				noErr(t, f.Replay(background))
+				st, err := memory.Load(background, "k", 0)
+				noErr(t, err)
+				if got, want := st.Holders[0].Until, l.Until(); !got.Equal(want) {
+					t.Errorf("after copies %s the lease ends at %v, want %v", when, got, want)
+				}
+			}
+			_, err = l.Extend(background)
+			noErr(t, err)
+		}
+	})
+}
+
 // A waiter may be granted a lease while it is cut off, or after its process has died. Then other waiters and Break need
 // not wait until the lease ends.
 func TestLeaseGrantedToALostWaiterEndsWithItsSession(t *testing.T) {

@@ -70,7 +70,7 @@ func TestRepeatedRequestsDoTheSame(t *testing.T) {
 			{"its own end has come", func(k string) {
 				c := claim(k, "mine")
 				c.Lease, c.Token = lease, acquire(c).Token
-				if _, err := storecmd.Extend(ctx, store, c); err != nil {
+				if _, err := storecmd.Extend(ctx, store, c, 1); err != nil {
 					t.Fatal(err)
 				}
 				acquire(claim(k, "a"))

@@ -380,7 +380,7 @@ func TestStoreSweepsNothingThatIsMade(t *testing.T) {
 		held.Token, held.Lease = 1024, time.Minute
 		elected := held
 		elected.Lease, elected.Kind, elected.NoneWaiting = 0, driver.KindElection, true
-		if _, err := storecmd.Extend(t.Context(), store, held); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), store, held, 1); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Extend: %v", err)
 		}
 		if _, err := storecmd.Publish(t.Context(), store, elected, 1, []byte("value")); !errors.Is(err, driver.ErrNotHeld) {

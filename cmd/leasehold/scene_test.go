@@ -99,7 +99,7 @@ func (s scene) allKinds() {
 		s.t.Fatal(err)
 	}
 	lease.Token = st.Token
-	if _, err := storecmd.Extend(s.t.Context(), s, lease); err != nil { // before Extend, the hold would end with its session
+	if _, err := storecmd.Extend(s.t.Context(), s, lease, 1); err != nil { // before Extend, the hold would end with its session
 		s.t.Fatal(err)
 	}
 	s.acquire(claim("lapsed", "c.1", driver.KindMutex, 1, 1))

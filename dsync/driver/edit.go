@@ -164,9 +164,12 @@ type Release struct {
 // From the first Extend on, the claim ends at that time, whatever happens to its session. The error is ErrNotHeld if
 // the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key since. If
 // the token differs, the claim was released and has joined again. An Extend of a claim without a Lease returns
-// ErrNotHeld, too. There are no notices.
+// ErrNotHeld, too. Seq numbers the Extends of the claim, starting at 1 or later. If one with the same or a greater Seq
+// has been executed, Extend changes nothing: so a copy that the network delivers late can't make the end later without
+// its session's knowledge. There are no notices.
 type Extend struct {
 	Claim Claim
+	Seq   int64
 }
 
 // A Publish stores Value, up to [MaxValue] bytes, which everybody can read as long as the claim holds the key. Seq

@@ -99,7 +99,7 @@ func TestFaultyAsksAboutEveryRequest(t *testing.T) {
 		go f.Listen(ctx, "a", []string{"k"}, func(driver.Notice) {})
 		synctest.Wait()
 		storecmd.Acquire(ctx, f, c, true, nil, soon())
-		storecmd.Extend(ctx, f, c)
+		storecmd.Extend(ctx, f, c, 1)
 		storecmd.Publish(ctx, f, c, 1, []byte("value"))
 		storecmd.Resize(ctx, f, "k", c.Kind, 1, 2)
 		n, _ := f.Revoke(ctx, "a", driver.Revocation{Key: "k", Claim: "a.2"})

@@ -69,7 +69,7 @@ func TestMemoryNotifiesOnce(t *testing.T) {
 				n, _ := storecmd.Publish(ctx, m, holder, 1, []byte("v"))
 				return n
 			}, []driver.NoticeType{change}, nil},
-			{"extend", func() []driver.Notice { storecmd.Extend(ctx, m, holder); return nil }, nil, nil},
+			{"extend", func() []driver.Notice { storecmd.Extend(ctx, m, holder, 1); return nil }, nil, nil},
 			{"keep", func() []driver.Notice { return release(driver.Release{Keep: time.Hour}) }, []driver.NoticeType{wake, change}, nil},
 			{"resize", func() []driver.Notice {
 				n, _ := storecmd.Resize(ctx, m, "k", holder.Kind, 1, 2)

@@ -60,7 +60,7 @@ func TestMemoryCountsCommandsAndWrites(t *testing.T) {
 			{"load", func() { m.Load(ctx, "k", 1000) }, dsynctest.MethodLoad, 0},
 			{"members", func() { storecmd.Members(ctx, m, "a") }, dsynctest.MethodMembers, 0},
 			{"liveness", func() { storecmd.Liveness(ctx, m, "a") }, dsynctest.MethodLiveness, 0},
-			{"extend what has no end", func() { storecmd.Extend(ctx, m, mine) }, dsynctest.MethodExtend, 0},
+			{"extend what has no end", func() { storecmd.Extend(ctx, m, mine, 1) }, dsynctest.MethodExtend, 0},
 			{"publish", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 1},
 			{"publish again", func() { storecmd.Publish(ctx, m, mine, 1, []byte("v")) }, dsynctest.MethodPublish, 0},
 			{"publish what is older", func() { storecmd.Publish(ctx, m, mine, 0, []byte("w")) }, dsynctest.MethodPublish, 0},

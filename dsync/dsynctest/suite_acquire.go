@@ -100,7 +100,7 @@ func (e *env) everyMethod(ctx context.Context, report func(Method, error)) {
 	report(MethodExpire, err)
 	_, _, err = storecmd.Acquire(ctx, e.store, e.claim(newID(), session), true, nil, e.far)
 	report(MethodAcquire, err)
-	_, err = storecmd.Extend(ctx, e.store, held)
+	_, err = storecmd.Extend(ctx, e.store, held, 1)
 	report(MethodExtend, err)
 	_, err = storecmd.Publish(ctx, e.store, held, 1, []byte("value"))
 	report(MethodPublish, err)

@@ -41,6 +41,7 @@ type env struct {
 	tokens map[string]*grantsOfAKey // by key
 
 	published map[string]int64 // number of values published, by claim
+	extends   int64            // number of the last Extend
 
 	notices  []driver.Notice // returned by the last command
 	left     bool            // Edited.Found of the last edit with Acquire
@@ -205,7 +206,8 @@ func (e *env) extendAs(c driver.Claim) (driver.Holder, error) {
 	if h, ok := e.load(c.Key).Holder(c.ID); ok {
 		c.Token = h.Token
 	}
-	return storecmd.Extend(e.ctx, e.store, c)
+	e.extends++
+	return storecmd.Extend(e.ctx, e.store, c, e.extends)
 }
 
 // queue acquires a claim that must join the end of the queue.

@@ -32,6 +32,7 @@ import (
 //	e for a late          the same, after the NotAfter of the Acquire
 //	discard a b           a Discard of both
 //	extend a              an Extend by the lease of a; shorter, by less
+//	extend a once more    a late copy of a's last Extend; with before it, of the Extend before that
 //	extend a late         an Extend with the token that a had before "join a again"; with b, with the token of b
 //	lapse a               no edit; the end of a's hold comes
 //	wait                  no edit; the store's clock goes on
@@ -260,6 +261,9 @@ func scripts() []scriptRow {
 		{name: "Extend/NeverShortens", text: "a! |; extend a; .; extend a shorter; .; extend a shorter; ."},
 		{name: "Extend/NotHeld", text: "|; extend a!; . // a | b!; extend a; .; extend b; .; extend c!; .; leave a; b |; extend c with b; .; " +
 			"leave b; |; extend b; ."},
+		{name: "Extend/CopyMovesNothing", text: "a! |; extend a; .; wait; .; extend a once more; .; extend a; .; wait; .; extend a once more; .; " +
+			"extend a before once more; .; wait; .; extend a; . // a! |; extend a; .; keep a sooner; .; extend a once more; . // " +
+			"|; join A!; A |; extend A; .; expire A; .; wait; .; join b naming; A | b; extend A once more; .; extend A; ."},
 		{name: "Extend/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; extend a; .; extend a; .; join b; b |; extend a; ."},
 
 		{name: "Expired/WaitersAreDropped", text: "a | B C d E; expire B; .; join f naming; a | d f"},

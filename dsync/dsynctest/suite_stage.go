@@ -243,7 +243,7 @@ func (s *stage) edit(words []string) (joined driver.Claim, st *driver.State) {
 		}
 		s.noticed(driver.Claim{Key: s.key}, before, s.discard(claims...))
 	case "extend":
-		s.extends(words, c, option, after)
+		s.extend(words, c, option, after)
 	case "publish":
 		seq, value := s.seqs[c.ID]+1, words[1]
 		if len(words) > 2 {
@@ -341,7 +341,7 @@ func (s *stage) release(words []string, c driver.Claim, l driver.Release, early 
 }
 
 // extends sends an Extend.
-func (s *stage) extends(words []string, c driver.Claim, option func(string) bool, after func(string) string) {
+func (s *stage) extend(words []string, c driver.Claim, option func(string) bool, after func(string) string) {
 	s.Helper()
 	held := s.live(c) && c.Lease > 0
 	c.Token = s.token(c)
@@ -353,15 +353,28 @@ func (s *stage) extends(words []string, c driver.Claim, option func(string) bool
 	case option("shorter"):
 		c.Lease = time.Second
 	}
-	h, err := storecmd.Extend(s.ctx, s.store, c)
+	seq, copied := s.extends+1, option("more")
+	if copied {
+		seq = s.extends
+	}
+	if option("before") {
+		seq--
+	}
+	s.extends = max(s.extends, seq)
+	h, err := storecmd.Extend(s.ctx, s.store, c, seq)
 	if s.wantErr(words, err, driver.ErrNotHeld, !held) {
 		return
 	}
 	was, _ := s.state.Holder(c.ID)
+	if copied && h != was {
+		s.Errorf("%q: %+v, want %+v, as it was", words, h, was)
+	}
 	if h.Claim != c.ID || h.Token != was.Token || !h.Since.Equal(was.Since) {
 		s.Errorf("%q: %+v, want all but the end as in %+v", words, h, was)
 	}
-	s.moved, s.span, s.extended = c.ID, c.Lease, h
+	if !copied {
+		s.moved, s.span, s.extended = c.ID, c.Lease, h
+	}
 }
 
 // resizes sends a Resize.

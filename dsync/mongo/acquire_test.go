@@ -85,7 +85,7 @@ func TestExtendAnswers(t *testing.T) {
 				}
 				return ok(e("value", bson.D{e("now", now), e("h", bson.A{h})}))
 			})
-			h, err := storecmd.Extend(t.Context(), s, c)
+			h, err := storecmd.Extend(t.Context(), s, c, 1)
 			if !errors.Is(err, tc.want) {
 				t.Errorf("got error %v, want %v", err, tc.want)
 			}

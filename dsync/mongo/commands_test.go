@@ -140,7 +140,10 @@ func TestCommandsOnFile(t *testing.T) {
 			_, err := s.Discard(ctx, []driver.Claim{part, more})
 			return err
 		}},
-		{name: "Extend", do: func(ctx context.Context, s driver.Store) error { _, err := storecmd.Extend(ctx, s, lease); return err }},
+		{name: "Extend", do: func(ctx context.Context, s driver.Store) error {
+			_, err := storecmd.Extend(ctx, s, lease, 2)
+			return err
+		}},
 		{name: "Publish", do: func(ctx context.Context, s driver.Store) error {
 			_, err := storecmd.Publish(ctx, s, claim, 1, []byte("10.0.0.7:80"))
 			return err

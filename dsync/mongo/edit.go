@@ -49,7 +49,7 @@ func (s *store) Edit(ctx context.Context, e driver.Edit) (driver.Edited, error) 
 	case e.Release != nil:
 		return s.editRelease(ctx, *e.Release)
 	case e.Extend != nil:
-		return s.editExtend(ctx, e.Extend.Claim)
+		return s.editExtend(ctx, *e.Extend)
 	case e.Publish != nil:
 		return s.editPublish(ctx, *e.Publish)
 	case e.Forget != nil:

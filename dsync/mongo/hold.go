@@ -13,13 +13,14 @@ import (
 // handle a record without the claim, or without any claims yet.
 
 // editExtend performs an Extend.
-func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, error) {
+func (s *store) editExtend(ctx context.Context, x driver.Extend) (driver.Edited, error) {
+	c := x.Claim
 	var r keyRecord
 	var err error
 	if c.Lease > 0 {
 		_, err = s.modify(ctx, modify{
 			query:  bson.D{e("_id", keyID(c.Key))},
-			update: pipeline(theShapes().extend, bson.D{e("mine", c.ID), e("t", c.Token), e("lease", millis(c.Lease))}),
+			update: pipeline(theShapes().extend, bson.D{e("mine", c.ID), e("t", c.Token), e("lease", millis(c.Lease)), e("seq", x.Seq)}),
 			fields: bson.D{e("_id", 0), e("h", 1), e("now", now)},
 		}, &r)
 	}
@@ -34,11 +35,11 @@ func (s *store) editExtend(ctx context.Context, c driver.Claim) (driver.Edited, 
 }
 
 // extending moves the claim's end to now + lease, unless it already ends later. It does so only if the claim holds
-// the key with the given token and has not ended.
+// the key with the given token and has not ended, and no later Extend has been executed.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
-	granted := op("$eq", "$$this.t", "$_.t")
-	return changing(bson.D{e("e", end)}, mine(), granted, holds())
+	granted, overtaken := op("$eq", "$$this.t", "$_.t"), op("$gte", "$$this.x", "$_.seq")
+	return changing(bson.D{e("e", end), e("x", "$_.seq")}, mine(), granted, holds(), op("$not", overtaken))
 }
 
 // changing sets the given fields of the holder that meets all conditions.

@@ -145,7 +145,7 @@ func TestDurationsAreRoundedUp(t *testing.T) {
 		if _, _, err := storecmd.Acquire(t.Context(), s, c, true, nil, time.Now()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := storecmd.Extend(t.Context(), s, c); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), s, c, 1); !errors.Is(err, driver.ErrNotHeld) {
 			t.Fatal(err)
 		}
 		if _, _, err := storecmd.Release(t.Context(), s, c, driver.Release{Keep: d}); err != nil {

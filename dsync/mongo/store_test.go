@@ -86,7 +86,7 @@ var methods = []struct {
 		return err
 	}},
 	{"Extend", true, func(ctx context.Context, s driver.Store) error {
-		_, err := storecmd.Extend(ctx, s, evilClaim)
+		_, err := storecmd.Extend(ctx, s, evilClaim, 1)
 		return err
 	}},
 	{"Publish", true, func(ctx context.Context, s driver.Store) error {
@@ -385,7 +385,7 @@ func TestStoreNoRecord(t *testing.T) {
 		if _, err := s.Heartbeat(t.Context(), "s", nil); !errors.Is(err, driver.ErrSessionExpired) {
 			t.Errorf("Heartbeat: got %v, want ErrSessionExpired", err)
 		}
-		if _, err := storecmd.Extend(t.Context(), s, evilClaim); !errors.Is(err, driver.ErrNotHeld) {
+		if _, err := storecmd.Extend(t.Context(), s, evilClaim, 1); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("Extend: got %v, want ErrNotHeld", err)
 		}
 		if _, err := storecmd.Publish(t.Context(), s, evilClaim, 1, nil); !errors.Is(err, driver.ErrNotHeld) {

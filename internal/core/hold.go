@@ -265,11 +265,12 @@ func (c *Core) extended(e Extended) {
 		c.missing(cl, 0)
 	case errors.Is(e.Err, driver.ErrNotHeld): // no look would find out; but if a deposed primary has answered, the store has the lease
 		c.fire(cl, deleted, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
-	case e.Err != nil:
-	case !e.Until.Before(cl.until):
-		cl.until = e.Until
-		if cl.state == held {
-			c.at(&cl.timer, cl.number, e.Sent.Add(c.cfg.Hold(cl.request.Lease)))
+	case e.Err == nil:
+		if e.Until.After(cl.until) {
+			cl.until = e.Until
+		}
+		if ends := e.Sent.Add(c.cfg.Hold(cl.request.Lease)); cl.state == held && ends > cl.due {
+			c.at(&cl.timer, cl.number, ends)
 		}
 	}
 }

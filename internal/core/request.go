@@ -302,7 +302,7 @@ func (c *Core) extend(cl *claim, _ *args) {
 	if c.enterLane(false, delayed{number: cl.number}) {
 		cl.extends++
 		cl.command = c.sendNow(&sent{claim: cl.number, Command: &Command{
-			Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request}},
+			Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request, Seq: int64(c.now)}},
 		}})
 	}
 }

@@ -427,7 +427,7 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 		if !stillLive {
 			return time.Time{}, driver.ErrNotHeld
 		}
-		edited, err := h.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: *h.request}})
+		edited, err := h.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: *h.request, Seq: int64(sent)}})
 		if err == nil || isAnswer(err) {
 			h.extended(core.Extended{Claim: h.end.Claim, Sent: sent, Until: edited.Holder.Until, Err: err})
 		}

@@ -140,6 +140,10 @@ func (w *world) form() []byte {
 				}
 			}
 		}
+		if x := editOf(c).Extend; x != nil {
+			h, _ := w.store.keys[x.Claim.Key].Holder(x.Claim.ID)
+			flags(x.Seq > h.Extended)
+		}
 		if r := l.reply; r != nil {
 			put(int(r.State.Sealed))
 			flags(r.Err != nil, r.Found, errors.Is(r.Err, driver.ErrRefused))
@@ -703,6 +707,7 @@ func settings() []setting {
 		{name: "a long lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(24*time.Second), mutex(1)), set: eager, without: cutOffWith("A's Extend")},
 		{name: "a longer lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(time.Minute)), set: eager, without: cutOffWith("A's Extend")},
 		{name: "a long lease, extended without an answer", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(time.Minute)), set: deaf, without: faultsBut(extendUnanswered)},
+		{name: "a long lease, a copy of its Extend, frozen", budget: budget{faults: 1, freezes: 1}, processes: each(mutex(1).lease(time.Minute)), set: deaf, without: faultsBut([2]string{"A's Extend", "twice"})},
 		{name: "a long lease, its caller gives up, a fault", budget: budget{faults: 1, giveUps: 1}, processes: each(mutex(1).lease(time.Hour)), set: deaf, without: inHaste},
 		{name: "lingering", processes: each(mutex(1), mutex(1)), change: lingers},
 		{name: "lingering, cut off", budget: budget{cuts: 1}, processes: each(mutex(2)), change: lingers, set: deaf},

@@ -1149,11 +1149,7 @@ func (w *world) crash(i int) {
 
 // claimOf returns the claim that a command acquires, releases or extends. For other commands it returns the zero Claim.
 func claimOf(c *core.Command) driver.Claim {
-	e := c.Edit
-	if c.Ask != nil {
-		e = c.Ask.Do.(driver.Edit)
-	}
-	switch {
+	switch e := editOf(c); {
 	case e.Acquire != nil:
 		return e.Acquire.Claim
 	case e.Release != nil:
@@ -1162,6 +1158,14 @@ func claimOf(c *core.Command) driver.Claim {
 		return e.Extend.Claim
 	}
 	return driver.Claim{}
+}
+
+// editOf returns the edit that a command makes, if any.
+func editOf(c *core.Command) driver.Edit {
+	if c.Ask != nil {
+		return c.Ask.Do.(driver.Edit)
+	}
+	return c.Edit
 }
 
 func (w *world) title(l *letter) string {
@@ -1351,7 +1355,8 @@ func (w *world) callerActions(i int, fair bool, all *list) {
 					if err := w.step(i, core.Extending{Claim: h.claim}); err != nil {
 						return err
 					}
-					return w.step(i, &core.Ask{Do: driver.Edit{Extend: &driver.Extend{Claim: driver.Claim{
+					later := w.now + core.Instant(10-w.extends) // than the Extends before it, even if no time has passed
+					return w.step(i, &core.Ask{Do: driver.Edit{Extend: &driver.Extend{Seq: int64(later), Claim: driver.Claim{
 						Key: o.want.Key, ID: h.id, Kind: o.want.Kind, Weight: o.want.Weight, Limit: o.want.Limit, Lease: o.want.Lease, Token: h.token,
 					}}}})
 				})

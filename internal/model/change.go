@@ -8,13 +8,19 @@ import (
 )
 
 // extend sets the end of a hold to a later time.
-func (w *edit) extend(c driver.Claim) error {
+func (w *edit) extend(x driver.Extend) error {
+	c := x.Claim
 	i := w.holder(c.ID)
 	if i < 0 || w.Holders[i].Token != c.Token || w.Holders[i].Ended(w.now) || c.Lease <= 0 {
 		return notHeld(c)
 	}
-	if end := w.now.Add(ceilMilli(c.Lease)); end.After(w.Holders[i].Until) {
-		w.change(i, func(h *Holder) { h.Until = end })
+	if x.Seq > w.Holders[i].Extended {
+		w.change(i, func(h *Holder) {
+			if end := w.now.Add(ceilMilli(c.Lease)); end.After(h.Until) {
+				h.Until = end
+			}
+			h.Extended = x.Seq
+		})
 		w.changed = true
 	}
 	w.extends = w.Holders[i].Holder

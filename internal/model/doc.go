@@ -23,7 +23,8 @@
 //     and [Record.Idle].
 //   - Late requests: an Acquire after its NotAfter does not join, and an Acquire of a claim that is there already
 //     does not add it again. A Release finds its claim by the id alone, and frees nothing else.
-//   - Ends: a kept hold may only end earlier, and a lease only later. A hold with an end outlives its session.
+//   - Ends: a kept hold may only end earlier, and a lease only later, and only by an Extend with a greater Seq. A hold
+//     with an end outlives its session.
 //   - Ticks: a seal only grows, its result stays, and it removes the waiters whose ticks are over.
 //   - Values: a holder's value is removed with its hold, and only a value with a greater Seq replaces it.
 //   - Notices: see [Effect].

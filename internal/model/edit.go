@@ -38,7 +38,7 @@ func (r Record) Edit(e driver.Edit, now time.Time) (after Record, did Effect, er
 	case e.Release != nil:
 		err = w.release(*e.Release)
 	case e.Extend != nil:
-		err = w.extend(e.Extend.Claim)
+		err = w.extend(*e.Extend)
 	case e.Publish != nil:
 		err = w.publish(*e.Publish)
 	case e.Resize != nil:

@@ -35,6 +35,8 @@ type Holder struct {
 	Term  int64  // 0 unless the key's kind is KindElection
 	Value []byte // the published value; nil: none
 	Seq   int64  // of the Publish that set Value
+
+	Extended int64 // Seq of the last Extend; 0: none
 }
 
 // A Waiter is a claim in the queue.

@@ -23,8 +23,8 @@ func Release(ctx context.Context, store driver.Store, c driver.Claim, l driver.R
 }
 
 // Extend sends an Extend.
-func Extend(ctx context.Context, store driver.Store, c driver.Claim) (driver.Holder, error) {
-	done, err := store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: c}})
+func Extend(ctx context.Context, store driver.Store, c driver.Claim, seq int64) (driver.Holder, error) {
+	done, err := store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: c, Seq: seq}})
 	return done.Holder, err
 }
 
