@@ -75,7 +75,7 @@ func (w *world) form() []byte {
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
-			flags(h.freed, h.passed, h.asked, h.deleted != 0)
+			flags(h.freed, h.passed, h.named, h.asked, h.deleted != 0)
 			put(int(h.seals))
 			if h.successor != "" {
 				put(-9, int(name.claim(h.successor)))
@@ -97,6 +97,9 @@ func (w *world) form() []byte {
 			}
 			if h.missed != 0 {
 				put(-16, int(w.now.Sub(h.missed)))
+			}
+			if h.deleted != 0 {
+				put(-17, int(max(-1, n.findsOutBy(w.cfg, &h).Sub(w.now))))
 			}
 		}
 	}
@@ -697,6 +700,7 @@ func settings() []setting {
 		{name: "two callers, a break", budget: budget{breaks: 1, giveUps: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "two callers, cut off", budget: budget{cuts: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "one caller, refused", budget: budget{refusals: 1, faults: 1}, processes: each(mutex(1)), set: deaf},
+		{name: "a registration is refused", budget: budget{refusals: 1, giveUps: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "one caller freezes", budget: budget{freezes: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "readers and a writer", processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "readers share", budget: budget{breaks: 1}, processes: together(reader(1), reader(1), writer(1)), set: eager},
@@ -704,6 +708,7 @@ func settings() []setting {
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, and others wait", budget: budget{}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), set: deaf},
+		{name: "a lease waits, cut off", budget: budget{cuts: 1}, processes: each(mutex(1), mutex(1).lease(6*time.Second)), set: eager, without: inHaste},
 		{name: "a long lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(24*time.Second), mutex(1)), set: eager, without: cutOffWith("A's Extend")},
 		{name: "a longer lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(time.Minute)), set: eager, without: cutOffWith("A's Extend")},
 		{name: "a long lease, extended without an answer", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(time.Minute)), set: deaf, without: faultsBut(extendUnanswered)},
@@ -791,6 +796,7 @@ func settings() []setting {
 		{name: "observers, closing", budget: budget{observes: 1, closes: 1, faults: 1}, processes: each(mutex(1)), set: eager, without: inHaste},
 		{name: "observed", budget: budget{faults: 1}, processes: each(mutex(1)), set: observed},
 		{name: "a record is deleted", budget: budget{deletes: 1}, processes: each(mutex(1).staying(), mutex(1)), set: eager},
+		{name: "a record is deleted, cut off", budget: budget{deletes: 1, cuts: 1}, processes: each(mutex(1).staying()), set: deaf},
 		{name: "a record is deleted twice", budget: budget{deletes: 2}, processes: each(mutex(1).staying()), set: deaf},
 		{name: "a record is deleted, two callers", budget: budget{deletes: 1}, processes: together(mutex(2), mutex(1)), set: deaf},
 		{name: "a record is deleted, readers", budget: budget{deletes: 1}, processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},

@@ -73,7 +73,8 @@ type node struct {
 	died       core.Instant // when it crashed
 	deaths     []death      // what it has learned of crashes
 	cut        bool
-	met        bool // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
+	healed     core.Instant // when it was last no longer cut off; 0: it never was cut off
+	met        bool         // since the last fail-over, the new primary has answered one of its heartbeats or registrations; see world.old
 	closing    bool
 	hurried    bool
 	closed     bool
@@ -108,7 +109,7 @@ type death struct {
 type caller struct {
 	want    core.Want
 	leave   driver.Release // how it unlocks
-	passes  bool           // before it unlocks, it calls ReleaseBy: with leave.Keep, or if that is 0, with the last waiter as the successor
+	passes  bool           // it calls ReleaseBy, some time before it unlocks or at that moment: with leave.Keep, or if that is 0, with the last waiter as the successor
 	insists bool           // a try that fails is repeated
 	stays   bool           // it does not unlock until Lost closes
 	never   bool           // it does not unlock even after that
@@ -145,7 +146,8 @@ type hold struct {
 
 	said core.Instant // when its holder, before unlocking, asked to keep the key; 0: never
 
-	successor string // the claim that its holder named as successor
+	named     bool   // its holder has named a successor
+	successor string // the claim that it named; "": none, or one that need not be granted the key
 	passed    bool   // the command that released the hold granted the key to the successor
 }
 
@@ -348,7 +350,7 @@ func (w *world) step(i int, e core.Event) error {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
 		}
-		if h.deleted != 0 && h.watchedBy(n.core.Session()) && h.ended == 0 && h.users > 0 && w.now.Sub(h.deleted) > w.cfg.Heartbeat {
+		if h.deleted != 0 && h.watchedBy(n.core.Session()) && h.ended == 0 && h.users > 0 && !n.cut && w.now > n.findsOutBy(w.cfg, &h) {
 			return fmt.Errorf("%s has not ended the hold of call %d, although somebody deleted the key's record at %v: %+v", name(i), h.call.Call, h.deleted, h)
 		}
 	}
@@ -883,7 +885,10 @@ func (w *world) nodeActions(i int, fair bool, all *list) {
 		return
 	}
 	if n.cut {
-		all.rarely("%s is no longer cut off", name(i), func(w *world) error { w.nodes[i].cut = false; return nil })
+		all.rarely("%s is no longer cut off", name(i), func(w *world) error {
+			w.nodes[i].cut, w.nodes[i].healed = false, w.now
+			return nil
+		})
 		if fair {
 			return
 		}
@@ -1044,11 +1049,14 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 	}
 	if w.refusals > 0 && !l.answered {
 		switch l.command.Op {
-		case core.Acquire, core.Release, core.Extend:
+		case core.Register, core.Acquire, core.Release, core.Extend:
 			all.rarely("%s is refused", what, func(w *world) error {
 				w.refusals--
 				l := w.mail[m]
 				w.drop(m)
+				if l.command.Op == core.Register {
+					w.nodes[l.node].registers = ""
+				}
 				return w.step(l.node, &core.Reply{Command: l.command.ID, Err: driver.ErrRefused})
 			})
 		}
@@ -1334,6 +1342,9 @@ func (w *world) callerActions(i int, fair bool, all *list) {
 				return
 			}
 		case o.hold != nil:
+			if !fair && w.mayName(i, o) {
+				all.rarely("%s names its successor", name(i), func(w *world) error { return w.nameSuccessor(i, c) })
+			}
 			all.rarely("%s unlocks", name(i), func(w *world) error { return w.unlock(i, c) })
 			if fair {
 				return
@@ -1424,12 +1435,42 @@ func (w *world) maySay(i int, o *caller) bool {
 	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
 }
 
+// mayName reports whether the caller has a hold, has not unlocked it, and may still name one of the waiters as its
+// successor.
+func (w *world) mayName(i int, o *caller) bool {
+	h := w.nodes[i].hold(o.hold)
+	return o.passes && o.leave.Keep == 0 && h != nil && h.ended == 0 && !h.freed && !h.named && len(w.store.keys[o.want.Key].Queue) > 0
+}
+
+// nameSuccessor makes a holder name the last waiter as its successor, unless the hold is over.
+func (w *world) nameSuccessor(i, c int) error {
+	if err := w.step(i, core.Tick{}); err != nil { // like package engine, which first looks at the clock
+		return err
+	}
+	o := w.nodes[i].callers[c]
+	if !w.mayName(i, &o) {
+		return nil
+	}
+	h, queue := w.nodes[i].hold(o.hold), w.store.keys[o.want.Key].Queue
+	successor := queue[len(queue)-1].Claim
+	h.named = true
+	if o.want.Weight == o.want.Limit && o.leave.Seal == 0 { // if so, the successor is granted the key
+		h.successor = successor
+	}
+	return w.step(i, core.ReleaseBy{Claim: h.claim, Release: driver.Release{Successor: successor}})
+}
+
 var errNotice = errors.New("notice")
 
 // unlock tells the Core that a holder is done.
 func (w *world) unlock(i, c int) error {
 	n := &w.nodes[i]
 	o := &n.callers[c]
+	if w.mayName(i, o) {
+		if err := w.nameSuccessor(i, c); err != nil {
+			return err
+		}
+	}
 	h := n.hold(o.hold)
 	hold := o.hold
 	o.hold, o.rounds = nil, max(0, o.rounds-1)
@@ -1441,15 +1482,6 @@ func (w *world) unlock(i, c int) error {
 		leave.Result = []byte(h.id)
 	}
 	claim := h.claim
-	if q := w.store.keys[o.want.Key].Queue; o.passes && leave.Keep == 0 && len(q) > 0 && h.ended == 0 {
-		if err := w.step(i, core.ReleaseBy{Claim: claim, Release: driver.Release{Successor: q[len(q)-1].Claim}}); err != nil {
-			return err
-		}
-		h = n.hold(hold)
-		if o.want.Weight == o.want.Limit && leave.Seal == 0 { // if so, the successor is granted the key
-			h.successor = q[len(q)-1].Claim
-		}
-	}
 	ended := h.ended != 0
 	if h.users--; h.users == 0 && !ended {
 		h.seals = leave.Seal
@@ -1576,6 +1608,16 @@ func (w *world) freedByDeaths(next core.Instant) error {
 // outlived its session. For such leases see [world.overlooked].
 func (h *hold) watchedBy(session string) bool {
 	return h.over == 0 || strings.HasPrefix(h.id, session+".")
+}
+
+// findsOutBy returns when the node must have found out that somebody has deleted a hold's record: a heartbeat interval
+// later or, if a heartbeat got lost because the node was cut off, once that has timed out and another has followed.
+func (n *node) findsOutBy(cfg *core.Config, h *hold) core.Instant {
+	by := max(h.deleted, n.healed).Add(cfg.Heartbeat)
+	if n.healed != 0 {
+		by = by.Add(cfg.Attempt)
+	}
+	return by
 }
 
 // overlooked checks, before time passes until next, that no lease goes on for more than a heartbeat interval after an
