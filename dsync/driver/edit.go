@@ -64,6 +64,8 @@ func (e Edit) Check() error {
 		return fmt.Errorf("%w: the tick to seal up to is %d; it must not be negative", ErrRefused, e.Release.Seal)
 	case e.Release != nil && e.Release.Seal > 0 && len(e.Release.Result) > MaxValue:
 		return fmt.Errorf("%w: the result has %d bytes; it may have at most %d", ErrRefused, len(e.Release.Result), MaxValue)
+	case e.Extend != nil && e.Extend.Seq < 1:
+		return fmt.Errorf("%w: the number of the Extend is %d; it must be at least 1", ErrRefused, e.Extend.Seq)
 	case e.Publish != nil && len(e.Publish.Value) > MaxValue:
 		return fmt.Errorf("%w: the value has %d bytes; it may have at most %d", ErrRefused, len(e.Publish.Value), MaxValue)
 	case e.Resize != nil && e.Resize.Limit < 1:
@@ -164,9 +166,9 @@ type Release struct {
 // From the first Extend on, the claim ends at that time, whatever happens to its session. The error is ErrNotHeld if
 // the claim does not hold the key with Claim.Token, or its end has come, even if nobody else has held the key since. If
 // the token differs, the claim was released and has joined again. An Extend of a claim without a Lease returns
-// ErrNotHeld, too. Seq numbers the Extends of the claim, starting at 1 or later. If one with the same or a greater Seq
-// has been executed, Extend changes nothing: so a copy that the network delivers late can't make the end later without
-// its session's knowledge. There are no notices.
+// ErrNotHeld, too. Seq is at least 1, and greater than that of every Extend of the claim that was sent earlier. If one
+// with the same or a greater Seq has been executed, Extend changes nothing and returns the hold as it is. So a copy that
+// the network delivers late can't make the end later without its session's knowledge. There are no notices.
 type Extend struct {
 	Claim Claim
 	Seq   int64

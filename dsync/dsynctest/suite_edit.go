@@ -20,7 +20,7 @@ func editCases() []conformanceCase {
 			join, other := &driver.Acquire{Claim: next, Wait: true, NotAfter: e.far}, e.claim(newID(), held.Session)
 			return []driver.Edit{
 				{},
-				{Release: &driver.Release{Claim: held}, Extend: &driver.Extend{Claim: held}},
+				{Release: &driver.Release{Claim: held}, Extend: &driver.Extend{Claim: held, Seq: 1}},
 				{Acquire: join, Publish: &driver.Publish{Claim: held, Seq: 2, Value: []byte("value")}},
 				{Release: &driver.Release{Claim: held}, Acquire: join, Resize: &driver.Resize{Key: held.Key, Kind: held.Kind, Limit: 2}},
 				{Release: &driver.Release{Claim: held, Keep: long}, Acquire: join},
@@ -28,6 +28,9 @@ func editCases() []conformanceCase {
 				{Release: &driver.Release{Claim: held, Successor: next.ID}, Acquire: join},
 				{Release: &driver.Release{Claim: held}, Acquire: &driver.Acquire{Claim: other, Wait: true, NotAfter: e.far}},
 			}
+		}},
+		{"Extend/NumberBelow1IsRefused", func(_ *env, held, _ driver.Claim) []driver.Edit {
+			return []driver.Edit{{Extend: &driver.Extend{Claim: held}}, {Extend: &driver.Extend{Claim: held, Seq: -1}}}
 		}},
 		{"Publish/MoreThan64KiBIsRefused", func(_ *env, held, _ driver.Claim) []driver.Edit {
 			return []driver.Edit{{Publish: &driver.Publish{Claim: held, Seq: 100, Value: tooLong}}}

@@ -71,6 +71,7 @@ func newEnv(t testing.TB, store driver.Store) *env {
 		tokens: make(map[string]*grantsOfAKey),
 
 		published: make(map[string]int64),
+		extends:   1 << 60, // a store must not take numbers for doubles
 		alone:     make(map[string]bool),
 		observed:  make(map[string]bool),
 	}

@@ -262,9 +262,10 @@ func scripts() []scriptRow {
 		{name: "Extend/NotHeld", text: "|; extend a!; . // a | b!; extend a; .; extend b; .; extend c!; .; leave a; b |; extend c with b; .; " +
 			"leave b; |; extend b; ."},
 		{name: "Extend/CopyMovesNothing", text: "a! |; extend a; .; wait; .; extend a once more; .; extend a; .; wait; .; extend a once more; .; " +
-			"extend a before once more; .; wait; .; extend a; . // a! |; extend a; .; keep a sooner; .; extend a once more; . // " +
+			"extend a before once more; .; wait; .; extend a; . // " +
+			"a! |; extend a; .; extend a shorter; .; wait; .; extend a once more; . // a! |; extend a; .; keep a sooner; .; extend a once more; . // " +
 			"|; join A!; A |; extend A; .; expire A; .; wait; .; join b naming; A | b; extend A once more; .; extend A; ."},
-		{name: "Extend/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; extend a; .; extend a; .; join b; b |; extend a; ."},
+		{name: "Extend/NotAfterItsEnd", text: "a? |; extend a; .; lapse a; .; extend a once more; .; extend a; .; join b; b |; extend a; ."},
 
 		{name: "Expired/WaitersAreDropped", text: "a | B C d E; expire B; .; join f naming; a | d f"},
 		{name: "Expired/WaiterForFixedLeaseIsDropped", text: "a | B!; expire B; .; join c naming; a | c"},

@@ -340,7 +340,7 @@ func (s *stage) release(words []string, c driver.Claim, l driver.Release, early 
 	}
 }
 
-// extends sends an Extend.
+// extend sends an Extend.
 func (s *stage) extend(words []string, c driver.Claim, option func(string) bool, after func(string) string) {
 	s.Helper()
 	held := s.live(c) && c.Lease > 0

@@ -160,6 +160,11 @@ func wrongValues() []plant {
 				return m.Edit(ctx, e)
 			}
 		}},
+		{"an Extend without a number is the first", "Extend/NumberBelow1IsRefused", asking(func(_ driver.State, e *driver.Edit) {
+			if e.Extend != nil {
+				e.Extend.Seq = max(e.Extend.Seq, 1)
+			}
+		})},
 		{"values are cut", "Publish/MoreThan64KiBIsRefused", asking(func(_ driver.State, e *driver.Edit) {
 			if e.Publish != nil {
 				e.Publish.Value = e.Publish.Value[:min(len(e.Publish.Value), driver.MaxValue)]

@@ -141,7 +141,7 @@ func TestCommandsOnFile(t *testing.T) {
 			return err
 		}},
 		{name: "Extend", do: func(ctx context.Context, s driver.Store) error {
-			_, err := storecmd.Extend(ctx, s, lease, 2)
+			_, err := storecmd.Extend(ctx, s, lease, 3_600_000_000_000)
 			return err
 		}},
 		{name: "Publish", do: func(ctx context.Context, s driver.Store) error {

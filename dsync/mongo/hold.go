@@ -35,7 +35,7 @@ func (s *store) editExtend(ctx context.Context, x driver.Extend) (driver.Edited,
 }
 
 // extending moves the claim's end to now + lease, unless it already ends later. It does so only if the claim holds
-// the key with the given token and has not ended, and no later Extend has been executed.
+// the key with the given token and has not ended, and neither this Extend nor a later one has been executed.
 func extending() []bson.D {
 	end := op("$max", "$$this.e", op("$add", now, "$_.lease"))
 	granted, overtaken := op("$eq", "$$this.t", "$_.t"), op("$gte", "$$this.x", "$_.seq")

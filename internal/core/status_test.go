@@ -24,6 +24,22 @@ func TestLapses(t *testing.T) {
 	}
 }
 
+// If an older Extend is answered after a later one, the end that the hold shows stays.
+func TestOlderExtendShowsNoEarlierEnd(t *testing.T) {
+	r := newRig(t)
+	r.leased()
+	r.extending()
+	r.extending()
+	until := r.clock().Add(6 * time.Second)
+	r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
+	r.step(core.Extended{Claim: 1, Sent: r.now, Until: until.Add(-time.Second)})
+	r.c.Claims(func(h core.Held) {
+		if !h.Until.Equal(until) {
+			t.Errorf("the hold ends at %v, want %v", h.Until, until)
+		}
+	})
+}
+
 // A lost hold does not end with the session, which is lost already.
 func TestLives(t *testing.T) {
 	r := newRig(t)

@@ -100,3 +100,25 @@ func TestBacklogIsSweptQuickly(t *testing.T) {
 		}
 	}
 }
+
+// A session that finds that another sweeps checks again later and later, but at least about every eighth of the
+// retention.
+func TestChecksOfTheSweeperAreBounded(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Retention = 4 * time.Hour
+	r.held()
+	for turn := range int64(12) {
+		delete(r.sent, "Sweep")
+		began := r.now
+		for r.sent["Sweep"].ID == 0 {
+			if r.pass(2 * time.Second); r.sent["Heartbeat"].ID != 0 {
+				r.answer("Heartbeat", core.Reply{})
+				delete(r.sent, "Heartbeat")
+			}
+		}
+		if took := r.now.Sub(began); took > 46*time.Minute {
+			t.Fatalf("check %d came after %v", turn, took)
+		}
+		r.answer("Sweep", core.Reply{Swept: driver.SweepState{Turn: 7 + turn, By: "o", At: r.clock(), Now: r.clock(), LastRound: 100, Seen: 100}})
+	}
+}

@@ -487,6 +487,16 @@ var tableCases = []tableCase{
 		r.answer("Register", core.Reply{Session: "s2"})
 		r.answer("Load", holder)
 	}, "windingDown", "End 1: dsync: asked to give the key up"},
+	{"held for a lease", "an Extend that a later one has overtaken in the store is answered first", func(r *rig) {
+		r.extending()
+		first := r.now
+		r.pass(2 * time.Second)
+		r.extending()
+		until := r.clock().Add(6 * time.Second)
+		r.step(core.Extended{Claim: 1, Sent: first, Until: until})
+		r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
+		r.pass(r.cfg.Hold(6*time.Second) - time.Millisecond)
+	}, "held", "Heartbeat"},
 	{"held for a lease", "an older Extend is answered after a later one", func(r *rig) {
 		r.pass(2 * time.Second)
 		r.extending()

@@ -146,6 +146,10 @@ func (w *world) form() []byte {
 		if x := editOf(c).Extend; x != nil {
 			h, _ := w.store.keys[x.Claim.Key].Holder(x.Claim.ID)
 			flags(x.Seq > h.Extended)
+			if w.old != nil {
+				h, _ := w.old.own.keys[x.Claim.Key].Holder(x.Claim.ID)
+				flags(x.Seq > h.Extended)
+			}
 		}
 		if r := l.reply; r != nil {
 			put(int(r.State.Sealed))
@@ -707,6 +711,7 @@ func settings() []setting {
 		{name: "a try after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: eager},
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
+		{name: "a lease, an Extend overtakes another", budget: budget{faults: 2, extends: 2}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf, without: faultsBut([2]string{"A's Asked", "late"}, [2]string{"A's Asked", "delayed"})},
 		{name: "a lease, and others wait", budget: budget{}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), set: deaf},
 		{name: "a lease waits, cut off", budget: budget{cuts: 1}, processes: each(mutex(1), mutex(1).lease(6*time.Second)), set: eager, without: inHaste},
 		{name: "a long lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(24*time.Second), mutex(1)), set: eager, without: cutOffWith("A's Extend")},

@@ -133,7 +133,6 @@ type hold struct {
 	users int          // users that are not done
 	ended core.Instant // when Lost closed; 0: it has not
 	over  core.Instant // for a lease: when Lost closes by itself; 0: not a lease
-	until time.Time    // for a lease: its end by the store's clock
 	kept  core.Instant // after it is done: the time until which the store keeps its claim
 	seals int64        // the tick that it seals; 0: none
 	freed bool
@@ -292,6 +291,9 @@ func (w *world) step(i int, e core.Event) error {
 			done, _ := e.(*core.Done) // if e is a Done, the deadline came before it
 			if h == nil || h.ended != 0 || h.users == 0 && (done == nil || done.Hold != f.Hold) || h.freed {
 				return fmt.Errorf("%s ends the hold of call %d, which has already ended or is done: %+v", name(i), f.Hold.Call, h)
+			}
+			if errors.Is(f.Cause, core.ErrLeaseOver) && w.now < h.over {
+				return fmt.Errorf("%s ends the lease of call %d %v before its end: %+v", name(i), f.Hold.Call, h.over.Sub(w.now), h)
 			}
 			if h.over != 0 {
 				deadline = h.over
@@ -582,7 +584,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	w.tokens[a.Key] = t
 	h := hold{call: a, claim: d.Claim, id: d.Request.ID, token: d.Token, users: 1}
 	if a.Lease > 0 {
-		h.over, h.until = n.extended.Add(w.cfg.Hold(a.Lease)), d.Until
+		h.over = n.extended.Add(w.cfg.Hold(a.Lease))
 	}
 	if deleted {
 		h.deleted = w.now
@@ -1296,8 +1298,8 @@ func (w *world) arrive(m int) error {
 			if h.missed == 0 && h.deleted != 0 && errors.Is(l.reply.Err, driver.ErrNotHeld) {
 				h.missed = w.now
 			}
-			if l.reply.Err == nil && h.ended == 0 && !l.reply.Holder.Until.Before(h.until) && h.over > w.now {
-				h.over, h.until = l.sent.Add(w.cfg.Hold(c.Lease)), l.reply.Holder.Until
+			if l.reply.Err == nil && h.ended == 0 && h.over > w.now {
+				h.over = max(h.over, l.sent.Add(w.cfg.Hold(c.Lease)))
 			}
 			if err := w.step(l.node, core.Extended{Claim: h.claim, Sent: l.sent, Until: l.reply.Holder.Until, Err: l.reply.Err}); err != nil {
 				return err
