@@ -27,9 +27,9 @@ import (
 // release.
 //
 // If the term is lost before it is released, the error is [ErrLost], and the next leader comes from the queue as usual.
-// A lost reply does no harm: the repeated request elects nobody else and ends no other term. In one rare case the error
-// is ErrLost although the candidate was elected: the reply was lost, and a late copy of this process's own request to
-// lead has put this process back into the queue.
+// A lost reply does no harm: the repeated request elects nobody else and ends no other term. In rare cases the error is
+// ErrLost whether the candidate was elected or not: the reply was lost, and the answer to the repeated request is that
+// the candidate does not wait. A deposed primary may have answered that.
 //
 // If ctx ends, Transfer returns ctx's error, and the transfer goes on. If ctx is the term's context
 // or made from it, as inside Run's function, Transfer ends the term and returns nil without waiting.

@@ -48,7 +48,7 @@ func (c *Core) leaveBy(cl *claim, l driver.Release) {
 }
 
 func (c *Core) sendRelease(cl *claim) {
-	if cl.failed == 0 { // otherwise a request may have joined after the unanswered release: see notPassed
+	if cl.failed == 0 { // after a release without an answer, the claim is discarded in any case
 		c.forgetJoins(cl)
 	}
 	var l driver.Release
@@ -162,11 +162,10 @@ func (c *Core) leftAsSaid(cl *claim, r *Reply) {
 }
 
 // notPassed returns why a claim was not released to its successor, given the store's answer that the successor does not
-// wait. If an earlier release had no answer, it may have granted the key to the successor, which then no longer waits.
-// But if a copy of a request could join after that release, the answer proves nothing: the claim in the store may have
-// come from the copy.
+// wait. After an earlier release without an answer, that proves nothing: it may have granted the key to the successor,
+// and the claim that the store still shows may have come from a copy of its request, or a deposed primary has answered.
 func (cl *claim) notPassed(err error) error {
-	if cl.failed > 0 && !cl.joinsUntil.IsZero() {
+	if cl.failed > 0 {
 		return errUnsure
 	}
 	return err

@@ -868,7 +868,7 @@ var tableCases = []tableCase{
 		r.pass(time.Second)
 		r.answer("Release", core.Reply{Err: driver.ErrNotWaiting})
 		r.answer("Release", core.Reply{Found: true})
-	}, "gone", "Freed 1, not as said: dsync: not in the queue"},
+	}, "gone", "Freed 1, not as said: dsync: hold lost: it is not known whether the successor was granted the key"},
 	{"leaving", "session lost", (*rig).deadline, "gone", "Freed 1: dsync: hold lost: no heartbeat was acknowledged within 9.988s"},
 	{"leaving to be kept", "revoked", func(r *rig) { r.revoke(); r.answer("Release", core.Reply{Found: true}) }, "leaving", "Freed 1, Release"},
 	{"leaving to be kept", "answered", func(r *rig) { r.answer("Release", core.Reply{Found: true}) }, "kept", "Freed 1"},

@@ -625,6 +625,18 @@ func breakAstray(what string) bool {
 		strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "B's Load")
 }
 
+// impatient repeats a command a second after its time-out.
+func impatient(c *core.Config) { c.Retry, c.Backoff = time.Second, time.Second }
+
+// releaseAstray leaves out all commands to the deposed primary except A's Releases, all faults but the loss of the
+// answer to one, and whatever inHaste leaves out.
+func releaseAstray(what string) bool {
+	if strings.Contains(what, "deposed primary") {
+		return !strings.HasPrefix(what, "A's Release")
+	}
+	return inHaste(what) || faultsBut([2]string{"A's Release", "its reply is lost"})(what)
+}
+
 // extendAstray leaves out all commands to the deposed primary except A's Extends while it holds its lease.
 func extendAstray(what string) bool {
 	return strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "A's Asked")
@@ -820,6 +832,7 @@ func settings() []setting {
 		{name: "a deposed primary, two calls of Break", budget: budget{failOvers: 1, deposed: 1}, processes: [][]caller{{mutex(1)}, {breaker(), breaker()}}, set: deafRouted, without: breakAstray},
 		{name: "a deposed primary, a lease", budget: budget{failOvers: 1, deposed: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a deposed primary, a lease of an expired session", budget: budget{failOvers: 1, deposed: 1, extends: 1, expels: 1}, processes: each(mutex(1).lease(45 * time.Second)), set: eager, without: extendAstray},
+		{name: "a deposed primary does not know the successor", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1).passing(), mutex(1)), change: impatient, set: routed, without: releaseAstray},
 		{name: "a fail-over, readers", budget: budget{failOvers: 1}, processes: together(reader(1), reader(1)), set: deaf},
 
 		{name: "a semaphore", processes: [][]caller{{semaphore, semaphore}, {semaphore}}, set: eager, long: true},
