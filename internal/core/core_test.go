@@ -190,6 +190,26 @@ func (r *rig) beat() {
 	r.answer("Heartbeat", core.Reply{})
 }
 
+// alive lets time pass, and answers the heartbeat that was sent meanwhile, if any.
+func (r *rig) alive(d time.Duration) {
+	r.t.Helper()
+	if r.pass(d); r.sent["Heartbeat"].ID != 0 {
+		r.answer("Heartbeat", core.Reply{})
+		delete(r.sent, "Heartbeat")
+	}
+}
+
+// watch calls f for each later effect of its kind.
+func watch[T core.Effect](r *rig, f func(T)) {
+	r.record = func(_ core.Event, effects []core.Effect) {
+		for _, e := range effects {
+			if e, is := e.(T); is {
+				f(e)
+			}
+		}
+	}
+}
+
 // notice delivers a notice about claim 1.
 func (r *rig) notice(n driver.NoticeType) {
 	r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: n, Session: "s", Key: "k", Claim: "s.1", Token: 7000}})

@@ -205,10 +205,7 @@ func TestHeartbeatsDoNotProlongClose(t *testing.T) {
 	r.step(core.Close{})
 	began := r.now
 	for !slices.ContainsFunc(r.said, func(s string) bool { return strings.HasPrefix(s, "Closed") }) {
-		if r.pass(100 * time.Millisecond); r.sent["Heartbeat"].ID != 0 {
-			r.answer("Heartbeat", core.Reply{})
-			delete(r.sent, "Heartbeat")
-		}
+		r.alive(100 * time.Millisecond)
 		if r.now.Sub(began) > r.cfg.Grace+r.cfg.Attempt {
 			t.Fatalf("Close has not returned after %v", r.now.Sub(began))
 		}
@@ -324,20 +321,14 @@ func TestListenerIsOpenedSoonAfterARun(t *testing.T) {
 	r := newRig(t)
 	r.cfg.AlwaysListen, r.cfg.Backoff = true, 8*time.Second
 	r.held()
-	alive := func() {
-		if r.pass(time.Second); r.sent["Heartbeat"].ID != 0 {
-			r.answer("Heartbeat", core.Reply{})
-			delete(r.sent, "Heartbeat")
-		}
-	}
 	for range 4 {
 		r.step(core.ListenerBroken{Listener: r.listener})
 		for broken := r.listener; r.listener == broken; {
-			alive()
+			r.alive(time.Second)
 		}
 	}
 	for range 10 {
-		alive()
+		r.alive(time.Second)
 	}
 	broken := r.listener
 	r.step(core.ListenerBroken{Listener: broken})
@@ -424,13 +415,11 @@ func TestReadingOfAClaimWhoseDiscardIsRefused(t *testing.T) {
 func TestSessionLostCountsHolds(t *testing.T) {
 	r := newRig(t)
 	r.windingDown()
-	r.record = func(_ core.Event, effects []core.Effect) {
-		for _, f := range effects {
-			if l, is := f.(core.SessionLost); is && l.Holds != 0 {
-				t.Errorf("%d holds were lost", l.Holds)
-			}
+	watch(r, func(l core.SessionLost) {
+		if l.Holds != 0 {
+			t.Errorf("%d holds were lost", l.Holds)
 		}
-	}
+	})
 	r.deadline()
 }
 
@@ -440,13 +429,7 @@ func TestJumpAfterALongTime(t *testing.T) {
 	r.held()
 	r.deadline()
 	r.pass(time.Hour)
-	r.record = func(_ core.Event, effects []core.Effect) {
-		for _, f := range effects {
-			if j, is := f.(core.Jumped); is {
-				t.Errorf("a jump by %v is reported", j)
-			}
-		}
-	}
+	watch(r, func(j core.Jumped) { t.Errorf("a jump by %v is reported", j) })
 	r.acquire(2, func(w *core.Want) { w.Key = "other" })
 	r.step(&core.Reply{Command: r.sent["Register"].ID, Session: "s2", Now: r.clock().Add(3 * time.Second)})
 }

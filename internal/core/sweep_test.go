@@ -12,10 +12,7 @@ import (
 func (r *rig) untilSweep() {
 	r.t.Helper()
 	for i := 0; r.sent["Sweep"].ID == 0; i++ {
-		if r.pass(100 * time.Millisecond); r.sent["Heartbeat"].ID != 0 {
-			r.answer("Heartbeat", core.Reply{})
-			delete(r.sent, "Heartbeat")
-		}
+		r.alive(100 * time.Millisecond)
 		if i > 10_000 {
 			r.t.Fatalf("no Sweep is sent")
 		}
@@ -111,10 +108,7 @@ func TestChecksOfTheSweeperAreBounded(t *testing.T) {
 		delete(r.sent, "Sweep")
 		began := r.now
 		for r.sent["Sweep"].ID == 0 {
-			if r.pass(2 * time.Second); r.sent["Heartbeat"].ID != 0 {
-				r.answer("Heartbeat", core.Reply{})
-				delete(r.sent, "Heartbeat")
-			}
+			r.alive(2 * time.Second)
 		}
 		if took := r.now.Sub(began); took > 46*time.Minute {
 			t.Fatalf("check %d came after %v", turn, took)

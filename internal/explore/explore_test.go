@@ -601,7 +601,12 @@ func faultsBut(these ...[2]string) func(what string) bool {
 
 // astrayInHaste leaves out all commands to the deposed primary except A's, and whatever inHaste leaves out.
 func astrayInHaste(what string) bool {
-	return inHaste(what) || strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "A's")
+	return inHaste(what) || astray(what, "A's")
+}
+
+// astray reports whether a command goes to the deposed primary, unless its title begins with but.
+func astray(what, but string) bool {
+	return strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, but)
 }
 
 // readAstray leaves out most of what A and B do early or late, all commands to the deposed primary except A's readings of what
@@ -622,7 +627,7 @@ func readAstray(what string) bool {
 // inHaste leaves out.
 func breakAstray(what string) bool {
 	return inHaste(what) || what == "A unlocks" || strings.HasPrefix(what, "the reply to A's ") ||
-		strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "B's Load")
+		astray(what, "B's Load")
 }
 
 // impatient repeats a command a second after its time-out.
@@ -631,15 +636,12 @@ func impatient(c *core.Config) { c.Retry, c.Backoff = time.Second, time.Second }
 // releaseAstray leaves out all commands to the deposed primary except A's Releases, all faults but the loss of the
 // answer to one, and whatever inHaste leaves out.
 func releaseAstray(what string) bool {
-	if strings.Contains(what, "deposed primary") {
-		return !strings.HasPrefix(what, "A's Release")
-	}
-	return inHaste(what) || faultsBut([2]string{"A's Release", "its reply is lost"})(what)
+	return astray(what, "A's Release") || inHaste(what) || faultsBut([2]string{"A's Release", "its reply is lost"})(what)
 }
 
 // extendAstray leaves out all commands to the deposed primary except A's Extends while it holds its lease.
 func extendAstray(what string) bool {
-	return strings.Contains(what, "to the deposed primary") && !strings.HasPrefix(what, "A's Asked")
+	return astray(what, "A's Asked")
 }
 
 // dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.

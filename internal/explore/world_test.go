@@ -1433,15 +1433,23 @@ func (w *world) staying(i int, o *caller) bool {
 
 // maySay reports whether the caller has a hold, has not unlocked it, and may still ask to keep the key.
 func (w *world) maySay(i int, o *caller) bool {
-	h := w.nodes[i].hold(o.hold)
-	return o.passes && o.leave.Keep > 0 && h != nil && h.ended == 0 && !h.freed && h.said == 0
+	h := w.passing(i, o)
+	return h != nil && o.leave.Keep > 0 && h.said == 0
+}
+
+// passing returns the caller's hold if it lasts and the caller is one that calls ReleaseBy, otherwise nil.
+func (w *world) passing(i int, o *caller) *hold {
+	if h := w.nodes[i].hold(o.hold); o.passes && h != nil && h.ended == 0 && !h.freed {
+		return h
+	}
+	return nil
 }
 
 // mayName reports whether the caller has a hold, has not unlocked it, and may still name one of the waiters as its
 // successor.
 func (w *world) mayName(i int, o *caller) bool {
-	h := w.nodes[i].hold(o.hold)
-	return o.passes && o.leave.Keep == 0 && h != nil && h.ended == 0 && !h.freed && !h.named && len(w.store.keys[o.want.Key].Queue) > 0
+	h := w.passing(i, o)
+	return h != nil && o.leave.Keep == 0 && !h.named && len(w.store.keys[o.want.Key].Queue) > 0
 }
 
 // nameSuccessor makes a holder name the last waiter as its successor, unless the hold is over.
