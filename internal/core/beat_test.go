@@ -31,7 +31,7 @@ func (r *rig) beats(n int) {
 	for range n {
 		r.beat()
 		var states []driver.State
-		for _, key := range r.sent["Keys"].Keys {
+		for _, key := range r.sent["Keys"].Keys.Keys {
 			states = append(states, r.state(key))
 		}
 		r.answer("Keys", core.Reply{States: states})

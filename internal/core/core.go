@@ -45,6 +45,7 @@ type Core struct {
 // sent is a command under way.
 type sent struct {
 	*Command
+	ask   *Ask    // nil: the Core itself has sent the command
 	claim uint64  // number of the claim or message that the command belongs to, or 0
 	poll  bool    // the command uses a lane for polls
 	at    Instant // when it was sent
@@ -102,12 +103,6 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 		if cl := c.claims[e.Claim]; cl != nil {
 			c.leaveBy(cl, e.Release)
 		}
-	case Extending:
-		if cl := c.claims[e.Claim]; cl != nil {
-			cl.extends++
-		}
-	case Extended:
-		c.extended(e)
 	case Revoked:
 		c.revoked(driver.Revocation{Key: e.Key, Claim: e.Claim})
 	case Need:
@@ -115,22 +110,11 @@ func (c *Core) Step(now Instant, e Event) []Effect {
 	case Observe:
 		c.observe(e.Key, e.N)
 	case *Ask:
-		c.send(&Command{Op: Asked, Ask: e}, 0)
-	case *Seen:
-		c.seen(&e.State, e.Since)
-	case NotHeld:
-		c.missing(c.claims[e.Claim], 0)
+		c.ask(e)
 	case PublishLater:
 		c.publishLater(e)
-	case Met:
-		if o, known := c.others[e.Member.ID]; known {
-			o.member = &e.Member
-			c.others[e.Member.ID] = o
-		}
 	case Died:
 		c.died(e.Session)
-	case NoticesDue:
-		c.notify(e.Notices)
 	case ListenerBroken:
 		if c.listener.is(e.Listener) {
 			c.listenerBroken(e.Unsupported)
@@ -236,24 +220,37 @@ func (c *Core) reply(r *Reply) {
 	}
 	delete(c.sent, r.Command)
 	switch s.Op {
-	case Heartbeat, Notify, Publish, Announce, Asked, Keys: // callers see failures only of commands that they wait for
+	case Heartbeat, Notify, Publish, Announce, Keys: // callers see failures only of commands that they wait for
 	default:
 		c.failure = nil
 		if r.Lost {
 			c.failure = r.Err
 		}
 	}
-	if s.Op != Heartbeat && s.Op != Asked && !r.Lost {
+	if s.Op != Heartbeat && !r.Lost {
 		c.storeAnswered()
 	}
+	if r.Err == nil && (s.Op == Acquire || s.Op == Load) {
+		c.seen(&r.State, s.at)
+	}
+	if s.ask != nil {
+		c.asked(s, r)
+	} else {
+		c.answered(s, r)
+	}
+	if len(r.Notices) > 0 {
+		c.notify(r.Notices)
+	}
+	c.leaveLane(s)
+}
+
+// answered handles the answer to a command that the Core itself has sent.
+func (c *Core) answered(s *sent, r *Reply) {
 	cl := c.claims[s.claim] // the claim that waits for this reply, or nil
 	if cl != nil && cl.command == r.Command {
 		cl.command = 0
 	} else {
 		cl = nil
-	}
-	if r.Err == nil && (s.Op == Acquire || s.Op == Load) {
-		c.seen(&r.State, s.at)
 	}
 	switch s.Op {
 	case Register:
@@ -285,10 +282,6 @@ func (c *Core) reply(r *Reply) {
 	case Extend:
 		c.extendAnswered(cl, s, r)
 	}
-	if len(r.Notices) > 0 {
-		c.notify(r.Notices)
-	}
-	c.leaveLane(s)
 }
 
 // send sends a command as soon as a lane is free.

@@ -217,7 +217,18 @@ func (r *rig) notice(n driver.NoticeType) {
 
 // wake delivers a notice to request claim 1 again, which a command of this session has returned.
 func (r *rig) wake() {
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"}}})
+	r.returned(driver.Notice{Type: driver.NoticeWake, Session: "s", Key: "k", Claim: "s.1"})
+}
+
+// grants delivers a notice of a grant, which a command of this session has returned.
+func (r *rig) grants(claim string, token int64) {
+	r.returned(driver.Notice{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: claim, Token: token})
+}
+
+// returned answers a caller's command with notices.
+func (r *rig) returned(notices ...driver.Notice) {
+	r.step(&core.Ask{Command: core.Command{Op: core.Resize}})
+	r.step(&core.Reply{Command: r.sent["Resize"].ID, Notices: notices})
 }
 
 // listen makes the listener ready.
@@ -259,12 +270,25 @@ func (r *rig) revoke()   { r.step(core.Revoked{Claim: "s.1", Key: "k"}) }
 // deleted is the cause of a hold's end if the key's record was deleted.
 const deleted = "dsync: the store has no record of the hold any more; somebody has deleted or changed it"
 
-// seen gives the Core a state of the key, read by a request that was sent at the time since.
-func (r *rig) seen(since core.Instant, holders ...driver.Holder) { r.seenAhead(0, since, holders...) }
+// load makes a caller read the key.
+func (r *rig) load() { r.step(&core.Ask{Command: core.Command{Op: core.Load, Key: "k"}}) }
+
+// seen makes a caller read the key at once.
+func (r *rig) seen(holders ...driver.Holder) { r.seenAhead(0, holders...) }
 
 // seenAhead is like seen, but the store's clock has jumped forward.
-func (r *rig) seenAhead(jump time.Duration, since core.Instant, holders ...driver.Holder) {
-	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders}, Since: since})
+func (r *rig) seenAhead(jump time.Duration, holders ...driver.Holder) {
+	r.load()
+	r.shows(driver.State{Key: "k", Now: r.clock().Add(jump), Kind: driver.KindMutex, Limit: 1, Holders: holders})
+}
+
+// shows answers the caller's reading.
+func (r *rig) shows(st driver.State) { r.step(&core.Reply{Command: r.sent["Load"].ID, State: st}) }
+
+// notHeld makes the store refuse the holder's Publish, because it does not have the claim.
+func (r *rig) notHeld() {
+	r.step(&core.Ask{Command: core.Command{Op: core.Publish}, Claim: 1})
+	r.answer("Publish", core.Reply{Err: driver.ErrNotHeld})
 }
 
 func (r *rig) progress(limit time.Duration) {
@@ -402,8 +426,25 @@ func (r *rig) leased() {
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(6 * time.Second)}})
 }
 
-// extending tells the Core that an Extend is being sent.
-func (r *rig) extending() { r.step(core.Extending{Claim: 1}) }
+// extending makes the holder send an Extend, and returns the number of the command.
+func (r *rig) extending() uint64 {
+	r.step(&core.Ask{Command: core.Command{Op: core.Extend}, Claim: 1})
+	return r.sent["Extend"].ID
+}
+
+// extended answers the last Extend.
+func (r *rig) extended(until time.Time) { r.extendedBy(r.sent["Extend"].ID, until) }
+
+// extendedBy answers the Extend with the given number.
+func (r *rig) extendedBy(command uint64, until time.Time) {
+	r.step(&core.Reply{Command: command, Holder: driver.Holder{Until: until}})
+}
+
+// notExtended answers the last Extend with an error.
+func (r *rig) notExtended(err error) {
+	r.t.Helper()
+	r.answer("Extend", core.Reply{Err: err})
+}
 
 func (r *rig) leasedLong() {
 	r.begin(func(w *core.Want) { w.Lease = time.Minute })
@@ -615,7 +656,7 @@ func TestReadersDoNotShareADoubtedHold(t *testing.T) {
 	reads := func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true }
 	r.begin(reads)
 	r.answer("Acquire", r.granted(5000))
-	r.step(core.NotHeld{Claim: 1})
+	r.notHeld()
 	r.acquire(2, reads)
 	r.says("another reader", "Acquire")
 }

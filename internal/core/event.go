@@ -71,18 +71,6 @@ type ReleaseBy struct {
 	Release driver.Release
 }
 
-// Extending reports that a command to extend a lease is being sent.
-type Extending struct{ Claim uint64 }
-
-// Extended is the store's answer to a command that Extending announced. The command was sent at Sent. If it gets no
-// answer, there is no Extended.
-type Extended struct {
-	Claim uint64
-	Sent  Instant
-	Until time.Time
-	Err   error `json:"-"`
-}
-
 // Revoked reports that somebody in this process wants the claim to be given up.
 type Revoked struct{ Claim, Key string }
 
@@ -103,28 +91,15 @@ type Observe struct {
 	N   int
 }
 
-// Ask requests a lane for a command that package engine wants to send itself.
+// Ask requests a command for a caller. It gets one [Answer], unless the session is closed first.
 type Ask struct {
-	Do any `json:"-"`
+	Command              // an Extend needs only Op
+	Claim   uint64       // for Extend and Publish: number of the holder's claim
+	Answer  func(*Reply) `json:"-"` // for package engine; the Core does not use it
 }
-
-// Met has the record of another session, which package engine has read for display.
-type Met struct{ Member driver.Member }
-
-// Seen has the state of a key that package engine has read for its own use. The read was sent at Since.
-type Seen struct {
-	State driver.State
-	Since Instant
-}
-
-// NotHeld reports that the store has refused a holder's command with [driver.ErrNotHeld].
-type NotHeld struct{ Claim uint64 }
 
 // Died reports that another session's process has ended, as seen by the kernel on which both processes run.
 type Died struct{ Session string }
-
-// NoticesDue has the notices that an Ask's command returned.
-type NoticesDue struct{ Notices []driver.Notice }
 
 // Reply is the answer to a command. Lost means that no answer came: the command may have been executed, or may still be
 // executed later.
@@ -179,18 +154,12 @@ func (*Done) event()          {}
 func (WindDown) event()       {}
 func (Progress) event()       {}
 func (ReleaseBy) event()      {}
-func (Extending) event()      {}
-func (Extended) event()       {}
 func (Revoked) event()        {}
 func (PublishLater) event()   {}
 func (Need) event()           {}
 func (Observe) event()        {}
 func (*Ask) event()           {}
-func (Met) event()            {}
-func (*Seen) event()          {}
-func (NotHeld) event()        {}
 func (Died) event()           {}
-func (NoticesDue) event()     {}
 func (*Reply) event()         {}
 func (Noticed) event()        {}
 func (ListenerBroken) event() {}
@@ -239,6 +208,13 @@ type Freed struct {
 	Hold   *Call
 	Err    error
 	Passed error
+}
+
+// Answer is the answer to an Ask. If the lease of an Extend ended before a lane was free, the error is
+// [driver.ErrNotHeld].
+type Answer struct {
+	To    *Ask
+	Reply *Reply
 }
 
 // Listen opens a listener that replaces the previous one.
@@ -295,6 +271,7 @@ func (*Deliver) effect()      {}
 func (*End) effect()          {}
 func (*Freed) effect()        {}
 func (*Listen) effect()       {}
+func (Answer) effect()        {}
 func (StopListening) effect() {}
 func (Changed) effect()       {}
 func (Unlisted) effect()      {}
@@ -309,8 +286,8 @@ func (Closed) effect()        {}
 // An Op is the kind of a command: see [driver.Store].
 type Op int
 
-// The ops. Acquire, Release, Extend and Publish are edits. Read reads sessions. Keys reads what the session holds of some
-// keys. Asked is an [Ask]. Announce is Observe, with the keys that the session observes.
+// The ops. Acquire, Release, Extend, Publish, Forget and Resize are edits. Read reads sessions. Announce is Observe, with
+// the keys that the session observes.
 const (
 	Register Op = iota
 	Heartbeat
@@ -326,29 +303,30 @@ const (
 	Discard
 	Sweep
 	Notify
-	Asked
 	Publish
 	Announce
+	Forget
+	Resize
 )
 
 func (o Op) String() string {
-	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Asked", "Publish", "Observe"}[o]
+	return [...]string{"Register", "Heartbeat", "Unregister", "Expire", "Read", "Load", "Keys", "Revoke", "Acquire", "Release", "Extend", "Discard", "Sweep", "Notify", "Publish", "Observe", "Forget", "Resize"}[o]
 }
 
 // A Command is a command to the store.
 type Command struct {
 	Op       Op
 	Session  string              // the session that sends it; for Expire and Revoke: the target session
-	Edit     driver.Edit         // for Acquire, Release, Extend and Publish
+	Edit     driver.Edit         // for edits
 	Claims   []driver.Claim      // for Discard
-	Sessions []string            // for Read
-	Brief    bool                // for Read: read only when the sessions lapse, not their whole records
+	Sessions driver.SessionQuery // for Read
 	Died     bool                // for Expire: the process has ended, so the session need not have lapsed
 	Key      string              // for Load
-	Keys     []string            // for Keys and Announce
+	Waiters  int                 // for Load: how many waiters to read; 0: 1,000
+	Keys     driver.KeyQuery     // for Keys
+	Observed []string            // for Announce
 	Seq      int64               // for Announce
 	Revoked  []driver.Revocation // for Heartbeat: revocations whose claims were given up; for Revoke: the revocation to record
 	Last     driver.SweepState   // for Sweep
 	Notices  []driver.Notice     // for Notify
-	Ask      *Ask
 }

@@ -252,24 +252,24 @@ func (c *Core) wouldKnow(cl *claim) bool {
 const notifiedTurn = 5 * time.Second
 
 // extended handles the answer to an Extend that the holder sent.
-func (c *Core) extended(e Extended) {
-	cl := c.claims[e.Claim]
-	if cl == nil {
+func (c *Core) extended(s *sent, r *Reply) {
+	cl := c.claims[s.ask.Claim]
+	if cl == nil || r.Lost {
 		return
 	}
 	cl.extends--
 	switch {
-	case errors.Is(e.Err, driver.ErrNotHeld) && c.leaseIsOver(cl, nil): // the store's clock must have jumped
+	case errors.Is(r.Err, driver.ErrNotHeld) && c.leaseIsOver(cl, nil): // the store's clock must have jumped
 		c.fire(cl, excluded, args{cause: errLeaseOver(cl)})
-	case errors.Is(e.Err, driver.ErrNotHeld) && c.watched(cl): // a deposed primary may have answered
+	case errors.Is(r.Err, driver.ErrNotHeld) && c.watched(cl): // a deposed primary may have answered
 		c.missing(cl, 0)
-	case errors.Is(e.Err, driver.ErrNotHeld): // no look would find out; but if a deposed primary has answered, the store has the lease
-		c.fire(cl, deleted, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, e.Err)})
-	case e.Err == nil:
-		if e.Until.After(cl.until) {
-			cl.until = e.Until
+	case errors.Is(r.Err, driver.ErrNotHeld): // no look would find out; but if a deposed primary has answered, the store has the lease
+		c.fire(cl, deleted, args{cause: fmt.Errorf("%w: %w", ErrRecordDeleted, r.Err)})
+	case r.Err == nil:
+		if r.Holder.Until.After(cl.until) {
+			cl.until = r.Holder.Until
 		}
-		if ends := e.Sent.Add(c.cfg.Hold(cl.request.Lease)); cl.state == held && ends > cl.due {
+		if ends := s.at.Add(c.cfg.Hold(cl.request.Lease)); cl.state == held && ends > cl.due {
 			c.at(&cl.timer, cl.number, ends)
 		}
 	}

@@ -167,7 +167,7 @@ func (c *Core) observed() *Command {
 	if l.unlisted = len(keys) - n; before == 0 && l.unlisted > 0 {
 		c.do(Unlisted{n, l.unlisted})
 	}
-	return &Command{Op: Announce, Session: c.session.id, Keys: keys[:n], Seq: l.changes}
+	return &Command{Op: Announce, Session: c.session.id, Observed: keys[:n], Seq: l.changes}
 }
 
 // listenerBroken schedules another listener, unless the store can't notify. A new listener makes every waiter request

@@ -63,7 +63,7 @@ func (c *Core) look() {
 	}
 	if l.keys != nil {
 		l.at, l.acked = c.now, c.session.acked
-		c.send(&Command{Op: Keys, Session: c.session.id, Keys: l.keys}, 0)
+		c.send(&Command{Op: Keys, Session: c.session.id, Keys: driver.KeyQuery{Keys: l.keys, Session: c.session.id}}, 0)
 	}
 }
 

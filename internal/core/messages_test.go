@@ -22,7 +22,7 @@ func TestObservedKeysAreSentUntilAnswered(t *testing.T) {
 		delete(r.sent, "Observe")
 		r.pass(d)
 		got := r.sent["Observe"]
-		if got.Command == nil || !slices.Equal(got.Keys, keys) || got.Seq < sent {
+		if got.Command == nil || !slices.Equal(got.Observed, keys) || got.Seq < sent {
 			t.Fatalf("%s: sent %+v, want the keys %q and no lower number than %d", what, got.Command, keys, sent)
 		}
 		sent = got.Seq
@@ -71,7 +71,7 @@ func TestObservedKeysAreBounded(t *testing.T) {
 		r.step(core.Observe{Key: strings.Repeat(name, driver.MaxObserved/2), N: 1})
 	}
 	r.pass(10 * time.Millisecond)
-	if got := len(r.sent["Observe"].Keys); got != 2 {
+	if got := len(r.sent["Observe"].Observed); got != 2 {
 		t.Errorf("%d keys are listed, want 2", got)
 	}
 }

@@ -56,7 +56,7 @@ func (c *Core) read(ids []string, claim uint64) {
 		for _, id := range some {
 			c.markUnderWay(id)
 		}
-		c.send(&Command{Op: Read, Session: c.session.id, Sessions: some, Brief: len(ids) > maxWhole}, claim)
+		c.send(&Command{Op: Read, Session: c.session.id, Sessions: driver.SessionQuery{IDs: some, Liveness: len(ids) > maxWhole}}, claim)
 	}
 }
 
@@ -70,7 +70,7 @@ func (c *Core) markUnderWay(id string) {
 // readAnswered handles the answer to a Read. A reading may be stale, so a session may still be alive although the
 // reading shows it as missing or expired; only an Expire decides.
 func (c *Core) readAnswered(s *sent, r *Reply) {
-	for _, id := range s.Sessions {
+	for _, id := range s.Sessions.IDs {
 		o := c.others[id]
 		o.underWay = false
 		if r.Err != nil {
@@ -85,12 +85,9 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 	}
 	for i := range r.Members {
 		m := &r.Members[i]
-		o, known := c.others[m.ID]
+		o, known := c.met(m)
 		if !known {
 			continue
-		}
-		if m.Host != "" || m.PID != 0 || m.Name != "" || m.HostFile != "" {
-			o.member = m
 		}
 		if left := m.LastHeartbeat.Add(m.TTL).Sub(r.Now); !m.Expired && o.standing < died && left > 0 {
 			o.lapses, o.standing = c.now.Add(min(left, m.TTL)), alive // at most the TTL, because the store's clock may have gone back
@@ -99,7 +96,16 @@ func (c *Core) readAnswered(s *sent, r *Reply) {
 		}
 		c.others[m.ID] = o
 	}
-	c.learned(s.Sessions, s.claim, r.Err)
+	c.learned(s.Sessions.IDs, s.claim, r.Err)
+}
+
+// met records what is shown of another session, unless m has only what says whether the session is alive.
+func (c *Core) met(m *driver.Member) (o other, known bool) {
+	if o, known = c.others[m.ID]; known && (m.Host != "" || m.PID != 0 || m.Name != "" || m.HostFile != "") {
+		o.member = m
+		c.others[m.ID] = o
+	}
+	return o, known
 }
 
 func (c *Core) expiryAnswered(s *sent, r *Reply) {

@@ -21,10 +21,11 @@ type lanes struct {
 	pollLine    []delayed // waiting for a lane for polls
 }
 
-// delayed is a command that waits for a lane. It has either a complete command, or the number of a claim or message
-// that makes the command when a lane is free.
+// delayed is a command that waits for a lane. It has either a complete command, or an Ask or the number of a claim or
+// message that makes the command when a lane is free.
 type delayed struct {
-	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd is set
+	number uint64 // number of a claim, or messageBit plus the number of a message; 0: cmd or ask is set
+	ask    *Ask
 	cmd    *Command
 	claim  uint64 // number of the claim that needs cmd, or 0
 }
@@ -82,6 +83,8 @@ func (c *Core) fillLanes() {
 		}
 		cl, m := c.claims[d.number], c.messages[d.number&^messageBit]
 		switch {
+		case d.ask != nil:
+			c.ask(d.ask)
 		case d.number == 0:
 			c.send(d.cmd, d.claim)
 		case d.number < messageBit && cl != nil && cl.command == inLine:

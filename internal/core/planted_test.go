@@ -60,7 +60,7 @@ func TestAnotherHeartbeatFollows(t *testing.T) {
 	r.answer("Release", core.Reply{Found: true, Applied: driver.OpTime{Term: 1, Time: 7}})
 	r.untilHeartbeat()
 	first := r.sent["Heartbeat"].ID
-	r.step(grants("s.1", 5000)) // the release may have been undone
+	r.grants("s.1", 5000) // the release may have been undone
 	r.answer("Heartbeat", core.Reply{Committed: driver.OpTime{Term: 1, Time: 6}})
 	if r.sent["Heartbeat"].ID == first {
 		t.Error("no other heartbeat follows")
@@ -150,7 +150,7 @@ func TestOrphanIsDiscardedLate(t *testing.T) {
 	r.heldForGood()
 	r.listen()
 	r.pass(2500*time.Millisecond - r.now.Sub(0))
-	r.step(grants("s.7", 5000))
+	r.grants("s.7", 5000)
 	r.answer("Release", core.Reply{Found: true})
 	released := r.now
 	for r.sent["Discard"].ID == 0 {
@@ -221,7 +221,7 @@ func TestShortLeaseIsExtended(t *testing.T) {
 	r.answer("Extend", core.Reply{Holder: driver.Holder{Until: r.clock().Add(3 * time.Second)}})
 	r.pass(time.Second)
 	r.extending()
-	r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(3 * time.Second)})
+	r.extended(r.clock().Add(3 * time.Second))
 	r.pass(r.cfg.Hold(3*time.Second) - time.Millisecond)
 	r.says("just before its end", "")
 	r.pass(time.Millisecond)
@@ -298,7 +298,7 @@ func TestNotifyIsRepeatedSoonAfterAnAnswer(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Backoff = 8 * time.Second
 	change := func() {
-		r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeChange, Key: "k"}}})
+		r.returned(driver.Notice{Type: driver.NoticeChange, Key: "k"})
 	}
 	r.held()
 	change()

@@ -300,10 +300,9 @@ func (c *Core) extend(cl *claim, _ *args) {
 	}
 	cl.due, cl.command = never, inLine
 	if c.enterLane(false, delayed{number: cl.number}) {
-		cl.extends++
-		cl.command = c.sendNow(&sent{claim: cl.number, Command: &Command{
-			Op: Extend, Session: cl.request.Session, Edit: driver.Edit{Extend: &driver.Extend{Claim: cl.request, Seq: int64(c.now)}},
-		}})
+		var cmd Command
+		c.extending(&cmd, cl)
+		cl.command = c.sendNow(&sent{claim: cl.number, Command: &cmd})
 	}
 }
 

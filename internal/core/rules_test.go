@@ -53,7 +53,7 @@ func TestGrantWhileInLine(t *testing.T) {
 	r := newRig(t)
 	r.inLine()
 	r.claim = 2
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.2", Token: 7000}}})
+	r.step(&core.Reply{Command: r.sent["Acquire"].ID, Lost: true, Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.2", Token: 7000}}})
 	r.says("granted", "Deliver 1: hold 1, token 7000")
 }
 
@@ -145,7 +145,7 @@ func TestTickThatIsPutBackKeepsItsPlace(t *testing.T) {
 func TestReleaseOfADoubtedHold(t *testing.T) {
 	r := newRig(t)
 	r.held()
-	r.step(core.NotHeld{Claim: 1})
+	r.notHeld()
 	r.done(1)
 	r.says("done", "Release")
 	r.answer("Release", core.Reply{})
@@ -174,16 +174,16 @@ func TestReleaseOfADoubtedLeaseAfterTheLoss(t *testing.T) {
 // somebody has deleted both records, another may hold the key. But if the doubt came from a deposed primary, the store has
 // the lease, so it is released after the grace.
 func TestHeldLeaseInDoubtEndsWithItsSession(t *testing.T) {
-	for name, doubt := range map[string]core.Event{
-		"Extend":  core.Extended{Claim: 1, Err: driver.ErrNotHeld},
-		"Publish": core.NotHeld{Claim: 1},
+	for name, doubt := range map[string]func(*rig){
+		"Extend":  func(r *rig) { r.notExtended(driver.ErrNotHeld) },
+		"Publish": (*rig).notHeld,
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t)
 			r.leasedLong()
 			r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Minute}})
 			r.extending()
-			r.step(doubt)
+			doubt(r)
 			r.says("not held", "Heartbeat")
 			r.answer("Heartbeat", core.Reply{Err: driver.ErrSessionExpired})
 			r.says("the session has expired", "End 1: the store did not show the lease, and its session has ended: dsync: session expired")
@@ -203,7 +203,7 @@ func TestOutlivedLeaseThatIsNotHeldIsReleased(t *testing.T) {
 	r.leasedLong()
 	r.deadline()
 	r.extending()
-	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.notExtended(driver.ErrNotHeld)
 	r.pass(r.cfg.Grace)
 	r.says("the grace is over", "Release")
 	r.answer("Release", core.Reply{Found: true})
@@ -245,7 +245,7 @@ func TestLateLook(t *testing.T) {
 	extend := func() (until time.Time) {
 		until = r.clock().Add(6 * time.Second)
 		r.extending()
-		r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
+		r.extended(until)
 		return until
 	}
 	r.pass(2 * time.Second)
@@ -266,7 +266,7 @@ func TestLookFromBeforeTheDoubt(t *testing.T) {
 	r.leasedLong()
 	r.extending()
 	r.looking()
-	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.notExtended(driver.ErrNotHeld)
 	r.says("not held", "Heartbeat")
 	r.shown(time.Minute)
 	r.says("the look from before", "")
@@ -283,7 +283,7 @@ func TestLookAfterALateLook(t *testing.T) {
 	r.leasedLong()
 	r.extending()
 	r.looking()
-	r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+	r.notExtended(driver.ErrNotHeld)
 	r.answer("Heartbeat", core.Reply{})
 	r.says("a look is under way", "")
 	r.shown(time.Minute)
@@ -303,7 +303,7 @@ func TestLookWithoutAnAnswer(t *testing.T) {
 		r.looking()
 		pauses := []time.Duration{r.cfg.Heartbeat, r.cfg.Heartbeat}
 		if doubt {
-			r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+			r.notExtended(driver.ErrNotHeld)
 			r.answer("Heartbeat", core.Reply{})
 			pauses = []time.Duration{r.cfg.Retry * 3 / 4, r.cfg.Backoff * 3 / 4}
 		}
@@ -419,10 +419,9 @@ func TestRevokeIsRepeated(t *testing.T) {
 func TestExtendCountsFromItsSend(t *testing.T) {
 	r := newRig(t)
 	r.leased()
-	sent := r.now
 	r.extending()
 	r.pass(time.Second)
-	r.step(core.Extended{Claim: 1, Sent: sent, Until: r.clock().Add(6 * time.Second)})
+	r.extended(r.clock().Add(6 * time.Second))
 	r.pass(r.cfg.Hold(6*time.Second) - time.Second - aMoment)
 	r.says("before its time is over", "")
 	r.pass(aMoment)
@@ -433,7 +432,7 @@ func TestExtendCountsFromItsSend(t *testing.T) {
 func TestLapsedHoldIsNotKept(t *testing.T) {
 	r := newRig(t)
 	r.held()
-	r.seenAhead(r.cfg.TTL, r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 6000, Weight: 1})
+	r.seenAhead(r.cfg.TTL, driver.Holder{Claim: "o.1", Session: "o", Token: 6000, Weight: 1})
 	r.step(core.ReleaseBy{Claim: 1, Release: driver.Release{Keep: time.Minute}})
 	r.done(1)
 	r.says("done", "Release")
@@ -545,7 +544,8 @@ func TestReaderIsExcludedByAWriter(t *testing.T) {
 	r := newRig(t)
 	r.begin(func(w *core.Want) { w.Kind, w.Limit, w.Shares = driver.KindRWMutex, 100, true })
 	r.answer("Acquire", r.granted(5000))
-	r.step(&core.Seen{State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindRWMutex, Limit: 100, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 100}}}})
+	r.load()
+	r.shows(driver.State{Key: "k", Now: r.clock(), Kind: driver.KindRWMutex, Limit: 100, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 100}}})
 	r.says("a writer", "End 1: "+deleted+": another has been granted the key, with token 6000")
 }
 
@@ -812,7 +812,7 @@ func TestBreakIgnoresWaiters(t *testing.T) {
 	held := r.behind(1)
 	held.State.WaitersAhead = []driver.Waiter{{Claim: "p.1", Session: "p"}}
 	r.answer("Load", held)
-	if got := r.sent["Read"].Sessions; !slices.Equal(got, []string{"o"}) {
+	if got := r.sent["Read"].Sessions.IDs; !slices.Equal(got, []string{"o"}) {
 		t.Errorf("the Break reads the sessions %q, want only the holder's", got)
 	}
 }
@@ -891,7 +891,7 @@ func TestPauseOfLooksIsShortAgain(t *testing.T) {
 	r.looking()
 	for _, failures := range []int{2, 1} {
 		r.extending()
-		r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		r.notExtended(driver.ErrNotHeld)
 		r.answer("Heartbeat", core.Reply{})
 		for n := range failures {
 			r.answer("Keys", noAnswer)
@@ -913,7 +913,7 @@ func TestBriefReadingKeepsTheRecord(t *testing.T) {
 	r.answer("Read", r.members(5*time.Second, many...))
 	r.beat()
 	r.pass(time.Second)
-	if read := r.sent["Read"]; !read.Brief || !slices.Contains(read.Sessions, "o") {
+	if read := r.sent["Read"].Sessions; !read.Liveness || !slices.Contains(read.IDs, "o") {
 		t.Fatalf("sent %+v, want a reading of all sessions in brief", read)
 	}
 	r.answer("Read", r.members(5*time.Second, append(many, "o")...))
@@ -1059,7 +1059,7 @@ func TestSessionsInTheWayAreReadOnce(t *testing.T) {
 	r := newRig(t)
 	r.joining()
 	r.answer("Acquire", r.behind(1, "p", "o"))
-	if got := r.sent["Read"].Sessions; !slices.Equal(got, []string{"o", "p"}) {
+	if got := r.sent["Read"].Sessions.IDs; !slices.Equal(got, []string{"o", "p"}) {
 		t.Errorf("the sessions %q are read, want o and p once each", got)
 	}
 }

@@ -163,8 +163,12 @@ func (c *Core) State(b []byte, now Instant, name Namer) []byte {
 	w.put(uint64(c.lanes.busy)<<16 | uint64(c.lanes.polls))
 	for _, d := range append(slices.Clone(c.lanes.pollLine), c.lanes.line...) {
 		w.num('n', d.number)
-		if d.cmd != nil {
+		switch {
+		case d.cmd != nil:
 			w.put(uint64(d.cmd.Op))
+		case d.ask != nil:
+			w.put(uint64(d.ask.Op))
+			w.num('n', d.ask.Claim)
 		}
 	}
 	return w.b

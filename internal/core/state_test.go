@@ -32,7 +32,7 @@ func TestStateShowsADoubt(t *testing.T) {
 		r.listen()
 		r.says("ready", "Heartbeat")
 		if i > 0 {
-			r.step(core.NotHeld{Claim: 1})
+			r.notHeld()
 		} else {
 			r.notice(driver.NoticeReady) // this also makes another heartbeat due
 		}

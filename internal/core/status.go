@@ -113,9 +113,6 @@ func (c *Core) Lives() bool {
 	return false
 }
 
-// Wants reports whether anybody in this process holds the key or waits for it.
-func (c *Core) Wants(key string) bool { return c.queues[key] != nil }
-
 // Empty reports whether there are no claims.
 func (c *Core) Empty() bool { return len(c.claims) == 0 }
 

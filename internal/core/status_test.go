@@ -28,11 +28,11 @@ func TestLapses(t *testing.T) {
 func TestOlderExtendShowsNoEarlierEnd(t *testing.T) {
 	r := newRig(t)
 	r.leased()
-	r.extending()
+	older := r.extending()
 	r.extending()
 	until := r.clock().Add(6 * time.Second)
-	r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
-	r.step(core.Extended{Claim: 1, Sent: r.now, Until: until.Add(-time.Second)})
+	r.extended(until)
+	r.extendedBy(older, until.Add(-time.Second))
 	r.c.Claims(func(h core.Held) {
 		if !h.Until.Equal(until) {
 			t.Errorf("the hold ends at %v, want %v", h.Until, until)

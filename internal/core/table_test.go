@@ -98,11 +98,6 @@ func takes(change ...func(*core.Want)) func(r *rig) {
 
 var mismatch = core.Reply{Err: &driver.MismatchError{Key: "k", Kind: driver.KindSemaphore}}
 
-// grants returns an event that reports the grant of a claim, without a listener.
-func grants(claim string, token int64) core.Event {
-	return core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: claim, Token: token}}}
-}
-
 // free is the result of a Break.
 const free = "dsync: given up by those that held it"
 
@@ -122,14 +117,14 @@ var tableCases = []tableCase{
 	{"waiting by force", "another here wants it by force, but gives up, and granted", func(r *rig) {
 		r.acquire(2, first)
 		r.giveUp(2)
-		r.step(grants("s.1", 7000))
+		r.grants("s.1", 7000)
 	}, "held", "Deliver 1: hold 1, token 7000"},
-	{"checking by force", "revoked, and granted", func(r *rig) { r.revoke(); r.step(grants("s.1", 7000)) }, "windingDown", "Deliver 1: hold 1, token 7000, End 1: dsync: asked to give the key up"},
+	{"checking by force", "revoked, and granted", func(r *rig) { r.revoke(); r.grants("s.1", 7000) }, "windingDown", "Deliver 1: hold 1, token 7000, End 1: dsync: asked to give the key up"},
 	{"dating by force", "revoked, and extended", func(r *rig) { r.revoke(); r.answer("Extend", core.Reply{}) }, "windingDown", "Deliver 1: hold 1, token 5000, End 1: dsync: asked to give the key up"},
 	{"waiting for a poll", "poll", func(r *rig) { r.pass(2 * time.Second) }, "joining", "Acquire"},
-	{"waiting for a lease", "notice: granted", func(r *rig) { r.step(grants("s.1", 7000)) }, "dating", "Extend"},
-	{"checking for a lease", "notice: granted", func(r *rig) { r.step(grants("s.1", 7000)) }, "dating", "Extend"},
-	{"checking", "notice: granted", func(r *rig) { r.step(grants("s.1", 7000)) }, "held", "Deliver 1: hold 1, token 7000"},
+	{"waiting for a lease", "notice: granted", func(r *rig) { r.grants("s.1", 7000) }, "dating", "Extend"},
+	{"checking for a lease", "notice: granted", func(r *rig) { r.grants("s.1", 7000) }, "dating", "Extend"},
+	{"checking", "notice: granted", func(r *rig) { r.grants("s.1", 7000) }, "held", "Deliver 1: hold 1, token 7000"},
 	{"checking", "closing", func(r *rig) { r.step(core.Close{}) }, "past", "Deliver 1: dsync: session closed, Unregister"},
 	{"checking in line", "a lane is free", (*rig).free, "checking", "Load"},
 	{"checking a mismatch", "no answer, and a pause", func(r *rig) { r.answer("Load", noAnswer); r.pass(time.Second) }, "joining", "Acquire"},
@@ -148,13 +143,13 @@ var tableCases = []tableCase{
 	}, "leaving", "End 1: " + deleted + ": another has been granted the key, with token 9000, Release"},
 	{"held for a tick", "the next one waits, and is granted", func(r *rig) {
 		r.answer("Acquire", r.behind(1))
-		r.step(grants("s.2", 9000))
+		r.grants("s.2", 9000)
 		r.claim = 2
 	}, "leaving", "End 1: " + deleted + ": the store has granted a later tick, Release"},
 	{"held for a tick", "the next one finds another kind, and is granted", func(r *rig) {
 		r.answer("Acquire", mismatch)
 		r.answer("Load", r.behind(0))
-		r.step(grants("s.2", 9000))
+		r.grants("s.2", 9000)
 		r.claim = 2
 	}, "leaving", "End 1: " + deleted + ": the store has granted a later tick, Release"},
 	{"held for a long lease", "over by the store's clock, and two looks do not show it", func(r *rig) {
@@ -460,25 +455,25 @@ var tableCases = []tableCase{
 		r.listen()
 		r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.2", Token: 9000}})
 	}, "windingDown", "End 1: " + deleted + ": the store has granted a later tick"},
-	{"held", "a reading does not show it", func(r *rig) { r.pass(time.Second); r.seen(r.now) }, "held", "Heartbeat"},
-	{"held", "a reading from before the grant does not show it", func(r *rig) { r.pass(time.Second); r.seen(0) }, "held", ""},
-	{"held", "a reading shows another, with a greater token", func(r *rig) { r.seen(0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1}) },
+	{"held", "a reading does not show it", func(r *rig) { r.pass(time.Second); r.seen() }, "held", "Heartbeat"},
+	{"held", "a reading from before the grant does not show it", func(r *rig) { r.load(); r.pass(time.Second); r.shows(driver.State{Key: "k"}) }, "held", ""},
+	{"held", "a reading shows another, with a greater token", func(r *rig) { r.seen(driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1}) },
 		"windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
 	{"held", "a reading shows another just before its TTL is over", func(r *rig) {
-		r.seenAhead(12*time.Second-1, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		r.seenAhead(12*time.Second-1, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
 	{"held", "a reading shows another when its TTL is over", func(r *rig) {
-		r.seenAhead(12*time.Second, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		r.seenAhead(12*time.Second, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "windingDown", "End 1: dsync: session not renewed: by the store's clock its TTL was over, and another has been granted the key, with token 5001, Heartbeat"},
 	{"held for a long lease", "a reading shows another when the session's TTL is over", func(r *rig) {
-		r.seenAhead(12*time.Second, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		r.seenAhead(12*time.Second, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
 	{"held for a long lease", "a reading shows another when the lease is over", func(r *rig) {
-		r.seenAhead(2*time.Minute, 0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		r.seenAhead(2*time.Minute, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
 	{"held for a long lease", "a reading from before its end shows another, when the lease is over", func(r *rig) {
 		r.answerAhead(2 * time.Minute)
-		r.seen(0, driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
+		r.seen(driver.Holder{Claim: "o.1", Session: "o", Token: 5001, Weight: 1})
 	}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
 	{"held for a long lease", "session lost, and a Break here", func(r *rig) {
 		r.deadline()
@@ -488,40 +483,40 @@ var tableCases = []tableCase{
 		r.answer("Load", holder)
 	}, "windingDown", "End 1: dsync: asked to give the key up"},
 	{"held for a lease", "an Extend that a later one has overtaken in the store is answered first", func(r *rig) {
-		r.extending()
-		first := r.now
+		first := r.extending()
 		r.pass(2 * time.Second)
 		r.extending()
 		until := r.clock().Add(6 * time.Second)
-		r.step(core.Extended{Claim: 1, Sent: first, Until: until})
-		r.step(core.Extended{Claim: 1, Sent: r.now, Until: until})
+		r.extendedBy(first, until)
+		r.extended(until)
 		r.pass(r.cfg.Hold(6*time.Second) - time.Millisecond)
 	}, "held", "Heartbeat"},
 	{"held for a lease", "an older Extend is answered after a later one", func(r *rig) {
+		older := r.extending()
+		until := r.clock().Add(6 * time.Second)
 		r.pass(2 * time.Second)
 		r.extending()
-		r.extending()
-		r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})
-		r.step(core.Extended{Claim: 1, Sent: r.now.Add(-2 * time.Second), Until: r.clock().Add(4 * time.Second)})
+		r.extended(r.clock().Add(6 * time.Second))
+		r.extendedBy(older, until)
 		r.pass(3 * time.Second)
 	}, "held", "Heartbeat"},
 	{"held", "a reading shows another, with a smaller token", func(r *rig) {
 		r.pass(time.Second)
-		r.seen(r.now, driver.Holder{Claim: "o.1", Session: "o", Token: 4999, Weight: 1})
+		r.seen(driver.Holder{Claim: "o.1", Session: "o", Token: 4999, Weight: 1})
 	}, "held", "Heartbeat"},
 	{"held", "a reading shows it with another token", func(r *rig) {
 		r.pass(time.Second)
-		r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 4999, Weight: 1})
+		r.seen(driver.Holder{Claim: "s.1", Session: "s", Token: 4999, Weight: 1})
 	}, "held", "Heartbeat"},
 	{"held", "a reading shows it with a greater token", func(r *rig) {
 		r.pass(time.Second)
-		r.seen(r.now, driver.Holder{Claim: "s.1", Session: "s", Token: 5001, Weight: 1})
+		r.seen(driver.Holder{Claim: "s.1", Session: "s", Token: 5001, Weight: 1})
 	}, "windingDown", "End 1: " + deleted + ": another has been granted the key, with token 5001"},
-	{"held", "its holder's command is refused", func(r *rig) { r.step(core.NotHeld{Claim: 1}) }, "held", "Heartbeat"},
+	{"held", "its holder's command is refused", func(r *rig) { r.notHeld() }, "held", "Heartbeat"},
 	{"held", "a reading does not show it, and done, and the next here fits", func(r *rig) {
 		r.acquire(2)
 		r.now++
-		r.seen(r.now)
+		r.seen()
 		r.done(1)
 	}, "leaving", "Acquire and leave"},
 	{"held", "a look does not show it", func(r *rig) { r.beat(); r.answer("Keys", core.Reply{}) }, "held", "Heartbeat"},
@@ -573,11 +568,11 @@ var tableCases = []tableCase{
 	}, "windingDown", "End 1: " + deleted},
 	{"lingering", "two readings do not show it", func(r *rig) {
 		r.pass(time.Second)
-		r.seen(r.now)
+		r.seen()
 		r.answer("Heartbeat", core.Reply{})
 		r.answer("Keys", core.Reply{})
 	}, "leaving", "Release"},
-	{"windingDown", "a reading does not show it", func(r *rig) { r.now++; r.seen(r.now) }, "windingDown", ""},
+	{"windingDown", "a reading does not show it", func(r *rig) { r.now++; r.seen() }, "windingDown", ""},
 	{"held for a tick", "the next one is granted after the grace", func(r *rig) {
 		r.revoke()
 		r.pass(time.Second)
@@ -654,7 +649,7 @@ var tableCases = []tableCase{
 	{"held for a lease", "extended", func(r *rig) {
 		r.pass(2 * time.Second)
 		r.extending()
-		r.step(core.Extended{Claim: 1, Sent: r.now, Until: r.clock().Add(6 * time.Second)})
+		r.extended(r.clock().Add(6 * time.Second))
 		r.pass(2 * time.Second)
 	}, "held", "Heartbeat"},
 	{"held for a lease", "an Extend has no answer, lease over", func(r *rig) { r.extending(); r.pass(r.cfg.Hold(6 * time.Second)) }, "windingDown", "End 1: dsync: the lease is over after 6s"},
@@ -665,36 +660,36 @@ var tableCases = []tableCase{
 	{"held for a lease", "an Extend is answered when the lease is over", func(r *rig) {
 		r.extending()
 		r.pass(r.cfg.Hold(6 * time.Second))
-		r.step(core.Extended{Claim: 1, Until: r.clock().Add(6 * time.Second)})
+		r.extended(r.clock().Add(6 * time.Second))
 		r.pass(2 * time.Second)
 	}, "leaving", "Heartbeat, Release"},
 	{"held for a lease", "an Extend is answered when the lease is long over", func(r *rig) {
 		r.extending()
 		r.now = r.now.Add(8 * time.Second)
-		r.step(core.Extended{Claim: 1, Until: r.clock().Add(6 * time.Second)})
+		r.extended(r.clock().Add(6 * time.Second))
 		r.pass(time.Second)
 	}, "leaving", "Release"},
 	{"held for a lease", "an Extend is refused, lease over", func(r *rig) {
 		r.extending()
-		r.step(core.Extended{Claim: 1, Err: driver.ErrRefused})
+		r.notExtended(driver.ErrRefused)
 		r.pass(r.cfg.Hold(6 * time.Second))
 	}, "lost", "End 1: dsync: the lease is over after 6s, Freed 1"},
-	{"held for a lease", "not held, says perhaps a deposed primary", func(r *rig) { r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "held", "Heartbeat"},
+	{"held for a lease", "not held, says perhaps a deposed primary", func(r *rig) { r.extending(); r.notExtended(driver.ErrNotHeld) }, "held", "Heartbeat"},
 	{"held for a lease", "not held, and a reading after a heartbeat does not show it either", func(r *rig) {
 		r.pass(time.Second)
 		r.extending()
-		r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		r.notExtended(driver.ErrNotHeld)
 		r.answer("Heartbeat", core.Reply{})
 		r.answer("Keys", core.Reply{})
 	}, "windingDown", "End 1: " + deleted},
-	{"held for a long lease", "session lost, and not held any more", func(r *rig) { r.deadline(); r.extending(); r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld}) }, "windingDown", "End 1: " + deleted + ": dsync: not held"},
+	{"held for a long lease", "session lost, and not held any more", func(r *rig) { r.deadline(); r.extending(); r.notExtended(driver.ErrNotHeld) }, "windingDown", "End 1: " + deleted + ": dsync: not held"},
 	{"held for a long lease", "not held any more, and over by the store's clock", func(r *rig) {
 		r.beat()
 		r.answerAhead(2 * time.Minute)
-		r.step(core.Extending{Claim: 1})
-		r.step(core.Extended{Claim: 1, Err: driver.ErrNotHeld})
+		r.extending()
+		r.notExtended(driver.ErrNotHeld)
 	}, "lost", "End 1: dsync: the lease is over after 1m0s, Freed 1"},
-	{"lingering", "a reading does not show it, and wanted here", func(r *rig) { r.pass(time.Second); r.seen(r.now); r.acquire(2) }, "leaving", "Release"},
+	{"lingering", "a reading does not show it, and wanted here", func(r *rig) { r.pass(time.Second); r.seen(); r.acquire(2) }, "leaving", "Release"},
 	{"lingering", "wanted here", func(r *rig) { r.acquire(2) }, "held", "Deliver 2: hold 2, token 5001"},
 	{"lingering", "wanted here in another way", func(r *rig) { r.acquire(2, auto) }, "leaving", "Release"},
 	{"lingering", "time over", func(r *rig) { r.pass(2 * time.Second) }, "leaving", "Release"},
@@ -898,7 +893,7 @@ var tableCases = []tableCase{
 		r.answer("Release", core.Reply{Found: true})
 		r.beat()
 	}, "past", "Discard"},
-	{"gone", "requested for a lease, and granted by a notice before the reply", func(r *rig) { r.begin(leases); r.step(grants("s.1", 7000)) }, "dating", ""},
+	{"gone", "requested for a lease, and granted by a notice before the reply", func(r *rig) { r.begin(leases); r.grants("s.1", 7000) }, "dating", ""},
 	{"gone", "unknown id in a notice", func(r *rig) {
 		r.acquire(1)
 		r.answer("Register", core.Reply{Session: "s"})

@@ -152,7 +152,7 @@ func TestManySessionsAreReadInBrief(t *testing.T) {
 		r := newRig(t)
 		r.joining()
 		r.answer("Acquire", r.behind(1, strings.Split(others, "")...))
-		if got := r.sent["Read"].Brief; got != want {
+		if got := r.sent["Read"].Sessions.Liveness; got != want {
 			t.Errorf("%d sessions are read in brief: %v, want %v", len(others)+1, got, want)
 		}
 	}
@@ -186,6 +186,7 @@ func TestSemaphoreIsNotExcluded(t *testing.T) {
 	r := newRig(t)
 	r.begin(func(w *core.Want) { w.Kind, w.Limit = driver.KindSemaphore, 2 })
 	r.answer("Acquire", r.granted(5000))
-	r.step(&core.Seen{Since: r.now, State: driver.State{Key: "k", Now: r.clock(), Kind: driver.KindSemaphore, Limit: 2, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 1}}}})
+	r.load()
+	r.shows(driver.State{Key: "k", Now: r.clock(), Kind: driver.KindSemaphore, Limit: 2, Holders: []driver.Holder{{Claim: "o.1", Session: "o", Token: 6000, Weight: 1}}})
 	r.says("another holder", "")
 }

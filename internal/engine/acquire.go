@@ -157,7 +157,7 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	if known || id == "" {
 		return m, until
 	}
-	read, now, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: []string{id}})
+	read, now, err := s.readSessions(ctx, driver.SessionQuery{IDs: []string{id}})
 	if err != nil || len(read) == 0 {
 		return driver.Member{}, until
 	}
@@ -165,9 +165,6 @@ func (s *Session) memberOf(ctx context.Context, id string) (m driver.Member, unt
 	if lapses := m.LastHeartbeat.Add(m.TTL); !m.Expired && now.Before(lapses) {
 		until = lapses
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.step(core.Met{Member: m})
 	return m, until
 }
 

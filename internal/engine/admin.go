@@ -70,13 +70,13 @@ func (s *Session) tryForget(ctx context.Context, key string) (done bool, err err
 	case len(st.Holders) > 0 || st.Waiting > 0:
 		return true, core.HeldError(&st)
 	}
-	edited, err := s.edit(ctx, "Forget", driver.Edit{Forget: &driver.Forget{Key: key, Token: st.Token}})
-	return edited.Found, err
+	r, err := s.ask(ctx, core.Ask{Command: core.Command{Op: core.Forget, Edit: driver.Edit{Forget: &driver.Forget{Key: key, Token: st.Token}}}})
+	return r.Found, err
 }
 
 // Resize sets the key's limit. After that, claims made with the old limit, given as from, count as if they had the new
 // limit: see [driver.Resize]. Resize makes one attempt.
 func (s *Session) Resize(ctx context.Context, key string, kind driver.Kind, from, limit int64) error {
-	_, err := s.edit(ctx, "Resize", driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}})
+	_, err := s.ask(ctx, core.Ask{Command: core.Command{Op: core.Resize, Edit: driver.Edit{Resize: &driver.Resize{Key: key, Kind: kind, From: from, Limit: limit}}}})
 	return err
 }

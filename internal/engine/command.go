@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -55,10 +56,6 @@ func (s *Session) execute(f *core.Send) {
 // answer sends a command and returns the Reply.
 func (s *Session) answer(f *core.Send) *core.Reply {
 	r := &core.Reply{Command: f.ID}
-	if f.Op == core.Asked {
-		f.Ask.Do.(func())()
-		return r
-	}
 	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
 	switch { // the store refused the command, and perhaps nobody else reports a refusal of such a command
@@ -89,16 +86,16 @@ func (s *Session) call(ctx context.Context, cmd *core.Command, r *core.Reply) (e
 	case core.Expire:
 		r.Left, err = s.store.Expire(ctx, cmd.Session, cmd.Died)
 	case core.Read:
-		r.Members, r.Now, err = s.store.Sessions(ctx, driver.SessionQuery{IDs: cmd.Sessions, Liveness: cmd.Brief})
+		r.Members, r.Now, err = s.store.Sessions(ctx, cmd.Sessions)
 	case core.Load:
-		r.State, err = s.store.Load(ctx, cmd.Key, maxShown)
+		r.State, err = s.store.Load(ctx, cmd.Key, cmp.Or(cmd.Waiters, maxShown))
 	case core.Keys:
-		r.States, err = s.store.Keys(ctx, driver.KeyQuery{Keys: cmd.Keys, Session: cmd.Session})
+		r.States, err = s.store.Keys(ctx, cmd.Keys)
 	case core.Revoke:
 		r.Notices, err = s.store.Revoke(ctx, cmd.Session, cmd.Revoked[0])
 	case core.Announce:
-		err = s.store.Observe(ctx, cmd.Session, cmd.Seq, cmd.Keys)
-	case core.Acquire, core.Release, core.Extend, core.Publish:
+		err = s.store.Observe(ctx, cmd.Session, cmd.Seq, cmd.Observed)
+	case core.Acquire, core.Release, core.Extend, core.Publish, core.Forget, core.Resize:
 		edited, err = s.store.Edit(ctx, cmd.Edit)
 		if r.Notices = edited.Notices; err == nil {
 			r.State, r.Found, r.Holder, r.Applied = edited.State, edited.Found, edited.Holder, edited.Applied
@@ -169,50 +166,37 @@ func (s *Session) attempt(op string, f func(context.Context) error) error {
 	return err
 }
 
-// request sends one command on a goroutine of the session, as soon as a lane is free (see core.Config). It
-// returns the store's answer, ctx's error, or ErrClosed. A caller that gives up does not cancel the command.
-func request[T any](ctx context.Context, s *Session, op string, f func(context.Context) (T, error)) (none T, err error) {
+// ask sends a caller's command as soon as a lane is free (see core.Config). It returns the reply with the store's error,
+// ctx's error, or ErrClosed. A caller that gives up does not cancel the command. a.Answer, if not nil, gets the reply in
+// any case, while s.mu is held.
+func (s *Session) ask(ctx context.Context, a core.Ask) (*core.Reply, error) {
+	none := new(core.Reply)
 	if err := ctx.Err(); err != nil {
 		return none, err
 	}
-	var got T
-	answered := make(chan error, 1)
+	answered := make(chan *core.Reply, 1)
 	s.mu.Lock()
 	if s.finished {
 		s.mu.Unlock()
 		return none, core.ErrClosed
 	}
-	s.step(&core.Ask{Do: func() {
-		answered <- s.attempt(op, func(ctx context.Context) (err error) { got, err = f(ctx); return err })
-	}})
+	first := a.Answer
+	a.Answer = func(r *core.Reply) {
+		if first != nil {
+			first(r)
+		}
+		answered <- r
+	}
+	s.step(&a)
 	s.mu.Unlock()
 	select {
-	case err := <-answered:
-		return got, err
+	case r := <-answered:
+		return r, r.Err
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-s.closing:
 		return none, core.ErrClosed
 	}
-}
-
-// edit sends a caller's edit, and then the notices that the store returns for it.
-func (s *Session) edit(ctx context.Context, op string, e driver.Edit) (driver.Edited, error) {
-	return request(ctx, s, op, func(ctx context.Context) (driver.Edited, error) {
-		edited, err := s.store.Edit(ctx, e)
-		s.notify(edited.Notices)
-		return edited, err
-	})
-}
-
-// notify sends the notices that a caller's command returned.
-func (s *Session) notify(notices []driver.Notice) {
-	if len(notices) == 0 {
-		return
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.step(core.NoticesDue{Notices: notices})
 }
 
 // tooSlow adds the time limit of a command to its error. With a short TTL, even a working link can take longer than the

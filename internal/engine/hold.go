@@ -396,12 +396,7 @@ func (h *Hold) Publish(ctx context.Context, value []byte) error {
 		return h.Err()
 	}
 	publish := &driver.Publish{Claim: *h.request, Seq: h.own.published.Add(1), Value: value}
-	_, err := h.s.edit(ctx, "Publish", driver.Edit{Publish: publish})
-	if errors.Is(err, driver.ErrNotHeld) {
-		h.s.mu.Lock()
-		h.s.step(core.NotHeld{Claim: h.end.Claim})
-		h.s.mu.Unlock()
-	}
+	_, err := h.s.ask(ctx, core.Ask{Command: core.Command{Op: core.Publish, Edit: driver.Edit{Publish: publish}}, Claim: h.end.Claim})
 	return err
 }
 
@@ -421,51 +416,20 @@ func (h *Hold) Extend(ctx context.Context) (until time.Time, err error) {
 	if !h.Live() {
 		return time.Time{}, h.Err()
 	}
-	// The answer is used even if the caller has given up: otherwise an extended lease might not be released in time.
-	until, err = request(ctx, h.s, "Extend", func(ctx context.Context) (time.Time, error) {
-		sent, stillLive := h.extending()
-		if !stillLive {
-			return time.Time{}, driver.ErrNotHeld
-		}
-		edited, err := h.s.store.Edit(ctx, driver.Edit{Extend: &driver.Extend{Claim: *h.request, Seq: int64(sent)}})
-		if err == nil || isAnswer(err) {
-			h.extended(core.Extended{Claim: h.end.Claim, Sent: sent, Until: edited.Holder.Until, Err: err})
-		}
-		return edited.Holder.Until, err
-	})
+	r, err := h.s.ask(ctx, core.Ask{Command: core.Command{Op: core.Extend}, Claim: h.end.Claim, Answer: h.extended})
 	switch {
 	case !h.Live():
 		return time.Time{}, h.Err()
 	case err != nil:
 		return time.Time{}, err
 	}
-	return until, nil
+	return r.Holder.Until, nil
 }
 
-// extending tells the Core that an Extend is about to be sent. If the hold is over, none may be sent, because it would
-// keep the key held.
-func (h *Hold) extending() (sent core.Instant, stillLive bool) {
-	s := h.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sent = s.compareClock(); s.finished || h.state != live {
-		return 0, false
-	}
-	s.stepAt(sent, core.Extending{Claim: h.end.Claim})
-	return sent, true
-}
-
-// extended gives the Core the store's reply to an Extend. If the hold was extended, its new end is recorded.
-func (h *Hold) extended(e core.Extended) {
-	s := h.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.finished {
-		return
-	}
-	s.step(e)
-	if h.state == live && e.Err == nil && !e.Until.Before(h.own.until) {
-		h.own.until = e.Until
+// extended records the new end of a lease, even if the caller of Extend has given up. s.mu must be held.
+func (h *Hold) extended(r *core.Reply) {
+	if until := r.Holder.Until; h.state == live && r.Err == nil && !until.Before(h.own.until) {
+		h.own.until = until
 	}
 }
 

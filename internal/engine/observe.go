@@ -13,39 +13,15 @@ import (
 
 // Load returns what the store knows about key. The error is ctx's, [ErrClosed], [ErrInvalidKey] or the store's.
 func (s *Session) Load(ctx context.Context, key string) (driver.State, error) {
-	return s.load(ctx, "Load", key, maxShown)
+	return s.load(ctx, key, maxShown)
 }
 
-func (s *Session) load(ctx context.Context, op, key string, waiters int) (driver.State, error) {
+func (s *Session) load(ctx context.Context, key string, waiters int) (driver.State, error) {
 	if err := CheckKey(key); err != nil {
 		return driver.State{}, err
 	}
-	since := s.instant()
-	st, err := request(ctx, s, op, func(ctx context.Context) (driver.State, error) {
-		return s.store.Load(ctx, key, waiters)
-	})
-	if err == nil {
-		s.saw(since, []driver.State{st})
-	}
-	return st, err
-}
-
-// saw passes states to the Core, which compares them with what this process holds. since is when they were requested.
-func (s *Session) saw(since core.Instant, states []driver.State) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range states {
-		if !s.finished && s.core.Wants(states[i].Key) {
-			s.step(&core.Seen{State: states[i], Since: since})
-		}
-	}
-}
-
-// instant returns the current time of the session's clock.
-func (s *Session) instant() core.Instant {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.clock.at(time.Now())
+	r, err := s.ask(ctx, core.Ask{Command: core.Command{Op: core.Load, Key: key, Waiters: waiters}})
+	return r.State, err
 }
 
 // maxShown is the greatest number of waiters that Load reads.
@@ -56,10 +32,10 @@ const maxShown = 1000
 // command. No heartbeat in the result is later than now.
 func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.Member, now time.Time, err error) {
 	if len(ids) == 0 {
-		return s.readPages(ctx, "Members", driver.SessionQuery{})
+		return s.readPages(ctx, driver.SessionQuery{})
 	}
 	for some := range slices.Chunk(ids, core.MaxRead) {
-		m, at, err := s.readSessions(ctx, "Members", driver.SessionQuery{IDs: some})
+		m, at, err := s.readSessions(ctx, driver.SessionQuery{IDs: some})
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -69,9 +45,9 @@ func (s *Session) Members(ctx context.Context, ids ...string) (members []driver.
 }
 
 // readPages reads all sessions that the query asks for, and returns the store's time when it read the last of them.
-func (s *Session) readPages(ctx context.Context, op string, q driver.SessionQuery) (all []driver.Member, now time.Time, err error) {
+func (s *Session) readPages(ctx context.Context, q driver.SessionQuery) (all []driver.Member, now time.Time, err error) {
 	for q.Limit = core.MaxRead; ; q.After = all[len(all)-1].ID {
-		page, now, err := s.readSessions(ctx, op, q)
+		page, now, err := s.readSessions(ctx, q)
 		if err != nil {
 			return nil, time.Time{}, err
 		}
@@ -82,16 +58,9 @@ func (s *Session) readPages(ctx context.Context, op string, q driver.SessionQuer
 }
 
 // readSessions reads up to core.MaxRead sessions with one command.
-func (s *Session) readSessions(ctx context.Context, op string, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
-	type reading struct {
-		members []driver.Member
-		now     time.Time
-	}
-	r, err := request(ctx, s, op, func(ctx context.Context) (reading, error) {
-		m, now, err := s.store.Sessions(ctx, q)
-		return reading{m, now}, err
-	})
-	return r.members, r.now, err
+func (s *Session) readSessions(ctx context.Context, q driver.SessionQuery) ([]driver.Member, time.Time, error) {
+	r, err := s.ask(ctx, core.Ask{Command: core.Command{Op: core.Read, Sessions: q}})
+	return r.Members, r.Now, err
 }
 
 // Observe calls f, one call at a time, with the state of key: first with the current state, then after each change, and
@@ -147,14 +116,14 @@ func (s *Session) Observers(ctx context.Context, key string) ([]driver.Member, e
 	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
-	all, _, err := s.readPages(ctx, "Observers", driver.SessionQuery{Observing: key})
+	all, _, err := s.readPages(ctx, driver.SessionQuery{Observing: key})
 	return all, err
 }
 
 // Queue returns all claims in the queue for key, in the order in which they will be served. [Session.Load] returns only
 // the first 1,000. Queue returns the same errors as Load.
 func (s *Session) Queue(ctx context.Context, key string) ([]driver.Waiter, error) {
-	st, err := s.load(ctx, "Queue", key, driver.MaxQueue)
+	st, err := s.load(ctx, key, driver.MaxQueue)
 	return st.WaitersAhead, err
 }
 
@@ -217,12 +186,6 @@ func (p *pace) next(now time.Time) time.Duration {
 // Keys returns, in byte order, the states of the first n keys that begin with prefix and are greater than after. The
 // error is ctx's, [ErrClosed] or the store's.
 func (s *Session) Keys(ctx context.Context, prefix, after string, n int) ([]driver.State, error) {
-	since := s.instant()
-	states, err := request(ctx, s, "Keys", func(ctx context.Context) ([]driver.State, error) {
-		return s.store.Keys(ctx, driver.KeyQuery{Prefix: prefix, After: after, Limit: n})
-	})
-	if err == nil {
-		s.saw(since, states)
-	}
-	return states, err
+	r, err := s.ask(ctx, core.Ask{Command: core.Command{Op: core.Keys, Keys: driver.KeyQuery{Prefix: prefix, After: after, Limit: n}}})
+	return r.States, err
 }

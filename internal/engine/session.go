@@ -149,6 +149,8 @@ func (s *Session) do(f core.Effect) {
 		s.startListening(f)
 	case core.StopListening:
 		s.stopListening()
+	case core.Answer:
+		f.To.Answer(f.Reply)
 	case core.Changed:
 		for c := range s.observers[f.Key] {
 			select {

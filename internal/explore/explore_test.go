@@ -114,7 +114,7 @@ func (w *world) form() []byte {
 			continue
 		}
 		c := l.command.Command
-		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(claimOf(c).ID)), int(c.Seq), len(c.Keys))
+		put(int(c.Op), int(name.Number('c', l.command.ID)), int(name.Session(c.Session)), int(name.claim(claimOf(c).ID)), int(c.Seq), len(c.Keys.Keys))
 		if !l.answered || l.reply != nil {
 			put(int(w.now.Sub(l.sent)))
 		}
@@ -123,7 +123,7 @@ func (w *world) form() []byte {
 			for _, o := range c.Claims {
 				put(int(name.claim(o.ID)))
 			}
-			for _, id := range c.Sessions {
+			for _, id := range c.Sessions.IDs {
 				put(int(name.Session(id)))
 			}
 			for _, v := range c.Revoked {
@@ -143,7 +143,7 @@ func (w *world) form() []byte {
 				}
 			}
 		}
-		if x := editOf(c).Extend; x != nil {
+		if x := c.Edit.Extend; x != nil {
 			h, _ := w.store.keys[x.Claim.Key].Holder(x.Claim.ID)
 			flags(x.Seq > h.Extended)
 			if w.old != nil {
@@ -641,7 +641,7 @@ func releaseAstray(what string) bool {
 
 // extendAstray leaves out all commands to the deposed primary except A's Extends while it holds its lease.
 func extendAstray(what string) bool {
-	return astray(what, "A's Asked")
+	return astray(what, "A's Extend")
 }
 
 // dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.
@@ -707,7 +707,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than a heartbeat interval
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
-	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Asked", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
+	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Extend", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
 	once, first, second := ticking(1), ticking(1), ticking(2)
 	return []setting{
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
@@ -725,7 +725,7 @@ func settings() []setting {
 		{name: "a try after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: eager},
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
-		{name: "a lease, an Extend overtakes another", budget: budget{faults: 2, extends: 2}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf, without: faultsBut([2]string{"A's Asked", "late"}, [2]string{"A's Asked", "delayed"})},
+		{name: "a lease, an Extend overtakes another", budget: budget{faults: 2, extends: 2}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf, without: faultsBut([2]string{"A's Extend", "late"}, [2]string{"A's Extend", "delayed"})},
 		{name: "a lease, and others wait", budget: budget{}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), set: deaf},
 		{name: "a lease waits, cut off", budget: budget{cuts: 1}, processes: each(mutex(1), mutex(1).lease(6*time.Second)), set: eager, without: inHaste},
 		{name: "a long lease, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(24*time.Second), mutex(1)), set: eager, without: cutOffWith("A's Extend")},

@@ -84,7 +84,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 		case !known || reg.expired:
 			r.Err = driver.ErrSessionExpired
 		case cmd.Seq > reg.seq:
-			reg.observed, reg.seq = cmd.Keys, cmd.Seq
+			reg.observed, reg.seq = cmd.Observed, cmd.Seq
 			s.sessions[cmd.Session] = reg
 		}
 	case core.Unregister:
@@ -100,7 +100,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	case core.Revoke:
 		r.Notices, r.Err = s.revoke(cmd.Session, cmd.Revoked[0])
 	case core.Read:
-		for _, id := range cmd.Sessions {
+		for _, id := range cmd.Sessions.IDs {
 			if reg, known := s.sessions[id]; known {
 				r.Members = append(r.Members, driver.Member{ID: id, TTL: reg.ttl, HostFile: s.hostFile, LastHeartbeat: reg.at, Expired: reg.expired})
 			}
@@ -108,15 +108,13 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	case core.Load:
 		r.State = s.keys[cmd.Key].State(cmd.Key, "", now, driver.MaxQueue)
 	case core.Keys:
-		for _, key := range cmd.Keys {
+		for _, key := range cmd.Keys.Keys {
 			if k, known := s.keys[key]; known {
 				r.States = append(r.States, driver.State{Key: key, Holders: k.HeldBy(cmd.Session)})
 			}
 		}
 	case core.Acquire, core.Release, core.Extend:
 		s.edit(cmd.Edit, now, &r)
-	case core.Asked:
-		s.edit(cmd.Ask.Do.(driver.Edit), now, &r)
 	case core.Discard:
 		for _, c := range cmd.Claims {
 			after, did := s.keys[c.Key].Clip().Discard(c, now)

@@ -1159,7 +1159,7 @@ func (w *world) crash(i int) {
 
 // claimOf returns the claim that a command acquires, releases or extends. For other commands it returns the zero Claim.
 func claimOf(c *core.Command) driver.Claim {
-	switch e := editOf(c); {
+	switch e := c.Edit; {
 	case e.Acquire != nil:
 		return e.Acquire.Claim
 	case e.Release != nil:
@@ -1168,14 +1168,6 @@ func claimOf(c *core.Command) driver.Claim {
 		return e.Extend.Claim
 	}
 	return driver.Claim{}
-}
-
-// editOf returns the edit that a command makes, if any.
-func editOf(c *core.Command) driver.Edit {
-	if c.Ask != nil {
-		return c.Ask.Do.(driver.Edit)
-	}
-	return c.Edit
 }
 
 func (w *world) title(l *letter) string {
@@ -1285,29 +1277,29 @@ func (w *world) arrive(m int) error {
 	w.drop(m)
 	n := &w.nodes[l.node]
 	n.met = n.met || l.anew && (l.command.Op == core.Heartbeat || l.command.Op == core.Register)
-	switch {
-	case l.command.Op == core.Extend && l.reply.Err == nil:
-		n.extended = l.sent
-	case l.command.Op == core.Asked:
-		c := claimOf(l.command.Command)
-		for i := range n.holds {
-			h := &n.holds[i]
-			if h.id != c.ID {
-				continue
-			}
-			if h.missed == 0 && h.deleted != 0 && errors.Is(l.reply.Err, driver.ErrNotHeld) {
-				h.missed = w.now
-			}
-			if l.reply.Err == nil && h.ended == 0 && h.over > w.now {
-				h.over = max(h.over, l.sent.Add(w.cfg.Hold(c.Lease)))
-			}
-			if err := w.step(l.node, core.Extended{Claim: h.claim, Sent: l.sent, Until: l.reply.Holder.Until, Err: l.reply.Err}); err != nil {
-				return err
-			}
-			break
-		}
+	if l.command.Op == core.Extend {
+		n.extendAnswered(w, &l)
 	}
 	return w.step(l.node, l.reply)
+}
+
+// extendAnswered records what the answer to an Extend means for the hold of its lease, or for the hold that begins with it.
+func (n *node) extendAnswered(w *world, l *letter) {
+	c := claimOf(l.command.Command)
+	i := slices.IndexFunc(n.holds, func(h hold) bool { return h.id == c.ID })
+	switch {
+	case i < 0 && l.reply.Err == nil:
+		n.extended = l.sent
+	case i < 0:
+	case errors.Is(l.reply.Err, driver.ErrNotHeld):
+		if h := &n.holds[i]; h.missed == 0 && h.deleted != 0 {
+			h.missed = w.now
+		}
+	case l.reply.Err == nil:
+		if h := &n.holds[i]; h.ended == 0 && h.over > w.now {
+			h.over = max(h.over, l.sent.Add(w.cfg.Hold(c.Lease)))
+		}
+	}
 }
 
 // callerActions adds what the callers of a node can do.
@@ -1358,20 +1350,7 @@ func (w *world) callerActions(i int, fair bool, all *list) {
 			if w.extends > 0 && h.over != 0 {
 				all.add("%s extends its lease", name(i), func(w *world) error {
 					w.extends--
-					if err := w.step(i, core.Tick{}); err != nil { // like package engine, send no Extend after the end of the lease
-						return err
-					}
-					h := w.nodes[i].hold(o.hold)
-					if h == nil || h.ended != 0 {
-						return nil
-					}
-					if err := w.step(i, core.Extending{Claim: h.claim}); err != nil {
-						return err
-					}
-					later := w.now + core.Instant(10-w.extends) // than the Extends before it, even if no time has passed
-					return w.step(i, &core.Ask{Do: driver.Edit{Extend: &driver.Extend{Seq: int64(later), Claim: driver.Claim{
-						Key: o.want.Key, ID: h.id, Kind: o.want.Kind, Weight: o.want.Weight, Limit: o.want.Limit, Lease: o.want.Lease, Token: h.token,
-					}}}})
+					return w.step(i, &core.Ask{Command: core.Command{Op: core.Extend}, Claim: h.claim})
 				})
 			}
 			if w.windDown > 0 {

@@ -121,8 +121,6 @@ func (r *Recorder) Step(at core.Instant, e core.Event, effects []core.Effect, ne
 		l.Call, l.Err = e.Hold.Call, failureOf(e.Cause)
 	case core.Progress:
 		l.Call = e.Hold.Call
-	case core.Extended:
-		l.Err = failureOf(e.Err)
 	case *core.Reply:
 		l.Err = failureOf(e.Err)
 	}
@@ -238,17 +236,11 @@ func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 		e := core.Progress{Hold: calls[l.Call]}
 		err := decode(&e)
 		return e, err
-	case "Extended":
-		e := core.Extended{Err: l.Err.error()}
-		err := decode(&e)
-		return e, err
-	case "Extending":
-		return decoded[core.Extending](l)
 	case "Reply":
 		e := &core.Reply{Err: l.Err.error()}
 		return e, decode(e)
 	case "Ask":
-		return new(core.Ask), nil
+		return decoded[*core.Ask](l)
 	case "Noticed":
 		return decoded[core.Noticed](l)
 	case "ListenerBroken":
@@ -259,16 +251,8 @@ func (l *line) event(calls map[uint64]*core.Call) (core.Event, error) {
 		return decoded[core.Revoked](l)
 	case "Observe":
 		return decoded[core.Observe](l)
-	case "NoticesDue":
-		return decoded[core.NoticesDue](l)
 	case "Died":
 		return decoded[core.Died](l)
-	case "Seen":
-		return decoded[*core.Seen](l)
-	case "NotHeld":
-		return decoded[core.NotHeld](l)
-	case "Met":
-		return decoded[core.Met](l)
 	case "PublishLater":
 		return decoded[core.PublishLater](l)
 	case "Need":
@@ -331,6 +315,8 @@ func describe(f core.Effect) string {
 		return fmt.Sprintf("SessionLost %s: %d holds, cause %v", f.Session, f.Holds, f.Cause)
 	case core.Beat:
 		return fmt.Sprintf("Beat: took %v, %v left, error %v", f.Took, f.Left, f.Err)
+	case core.Answer:
+		return fmt.Sprintf("Answer: %v, error %v", f.To.Op, f.Reply.Err)
 	case core.Closed:
 		return fmt.Sprintf("Closed: error %v", f.Err)
 	}
