@@ -415,6 +415,15 @@ func TestRevokeIsRepeated(t *testing.T) {
 	r.says("it was revoked", "")
 }
 
+// If the process stood still until its lease was over, it sends no Extend, which could keep the key held.
+func TestNoExtendAfterAFreeze(t *testing.T) {
+	r := newRig(t)
+	r.leased()
+	r.now = r.now.Add(r.cfg.Hold(6 * time.Second))
+	r.extending()
+	r.says("too late", "End 1: dsync: the lease is over after 6s, Freed 1")
+}
+
 // The time that an Extend sets is counted from when the Extend was sent.
 func TestExtendCountsFromItsSend(t *testing.T) {
 	r := newRig(t)
