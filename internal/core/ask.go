@@ -10,7 +10,7 @@ import (
 // keep the key held.
 func (c *Core) ask(a *Ask) {
 	cl := c.claims[a.Claim]
-	if a.Op == Extend && (cl == nil || cl.state != held || cl.due <= c.now) {
+	if a.Op == Extend && (cl == nil || cl.state != held) {
 		c.do(Answer{a, &Reply{Err: driver.ErrNotHeld}})
 		return
 	}
