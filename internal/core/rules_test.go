@@ -415,13 +415,16 @@ func TestRevokeIsRepeated(t *testing.T) {
 	r.says("it was revoked", "")
 }
 
-// If the process stood still until its lease was over, it sends no Extend, which could keep the key held.
-func TestNoExtendAfterAFreeze(t *testing.T) {
+// An Extend that waited for a lane until its hold had ended is not sent, because it could keep the key held.
+func TestNoExtendAfterTheEnd(t *testing.T) {
 	r := newRig(t)
 	r.leased()
-	r.now = r.now.Add(r.cfg.Hold(6 * time.Second))
+	r.revoke()
 	r.extending()
-	r.says("too late", "End 1: dsync: the lease is over after 6s, Freed 1")
+	r.says("in the grace", "")
+	r.pass(r.cfg.Hold(6 * time.Second))
+	r.extending()
+	r.says("the lease is over", "")
 }
 
 // The time that an Extend sets is counted from when the Extend was sent.
