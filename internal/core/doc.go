@@ -167,6 +167,7 @@
 //	session.go   the registration, its heartbeats, deadline and loss; revocations
 //	closing.go   Close: its bound, and what it could not do
 //	listener.go  when the session listens; notices that it receives
+//	ask.go       commands that callers ask for, such as readings and Extends
 //	outbox.go    the lanes, which bound the commands under way; notices to others
 //	timers.go    the timers of claims and messages
 //	sweep.go     clean-up of the store
