@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leasehold-go/leasehold/dsync/driver"
@@ -26,8 +27,7 @@ type Mutex struct {
 	kind  driver.Kind
 	limit int64 // of the key; a Mutex takes all of it
 
-	mu sync.Mutex
-	h  *engine.Hold // the hold that Lock, LockContext, TryLock or Do acquired; nil: unlocked
+	h atomic.Pointer[engine.Hold] // the hold that Lock, LockContext, TryLock or Do acquired; nil: unlocked
 }
 
 var (
@@ -72,7 +72,7 @@ func (m *Mutex) Lock() { m.session().Forever(m.key, m.LockContext) }
 func (m *Mutex) LockContext(ctx context.Context) error {
 	h, err := m.acquire(ctx, m.want())
 	if err == nil {
-		m.locked(h)
+		m.h.Store(h)
 	}
 	return err
 }
@@ -84,7 +84,7 @@ func (m *Mutex) TryLock() bool { return m.tryLock(context.Background()) == nil }
 func (m *Mutex) tryLock(ctx context.Context) error {
 	h, err := m.tryAcquire(ctx, m.want())
 	if err == nil {
-		m.locked(h)
+		m.h.Store(h)
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (m *Mutex) Do(ctx context.Context, f func(context.Context) error) error {
 	if err != nil {
 		return err
 	}
-	m.locked(h)
+	m.h.Store(h)
 	return scope(ctx, m.s, h, m.unlock, f)
 }
 
@@ -256,25 +256,14 @@ func (m *Mutex) tryAcquire(ctx context.Context, w engine.Want) (*engine.Hold, er
 	return h, nil
 }
 
-func (m *Mutex) locked(h *engine.Hold) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.h = h
-}
-
 func (m *Mutex) hold() *engine.Hold {
 	m.session()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.h
+	return m.h.Load()
 }
 
 func (m *Mutex) unlock(o driver.Release) engine.Releasing {
 	m.session()
-	m.mu.Lock()
-	h := m.h
-	m.h = nil
-	m.mu.Unlock()
+	h := m.h.Swap(nil)
 	if h == nil {
 		panic(fmt.Sprintf("dsync: unlock of unlocked %s %q", m.kind, m.key))
 	}
