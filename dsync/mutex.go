@@ -262,9 +262,9 @@ func (m *Mutex) hold() *engine.Hold {
 }
 
 func (m *Mutex) unlock(o driver.Release) engine.Releasing {
-	m.session()
 	h := m.h.Swap(nil)
 	if h == nil {
+		m.session()
 		panic(fmt.Sprintf("dsync: unlock of unlocked %s %q", m.kind, m.key))
 	}
 	return h.Unlock(o)
