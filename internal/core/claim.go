@@ -19,7 +19,7 @@ type claim struct {
 
 	call    *Call  // the caller that waits for the claim or holds it; nil if there is none
 	users   int    // number of holders that are not done; readers can share a hold
-	slot    int64  // slots that the claim occupies in this process's queue (see share); 0 once they are freed
+	queue   *queue // the queue in which the claim has a slot; nil once the slot is freed
 	command uint64 // the command under way for the claim, or inLine; 0 if none
 	failed  int    // number of consecutive requests or releases that failed
 
@@ -115,7 +115,7 @@ func (c *Core) newClaim(q *queue, a *Call) *claim {
 	c.last.claim++
 	lingers := c.cfg.Linger > 0 && a.exclusive() && a.Lease == 0 && !a.Auto
 	cl := c.addClaim(c.last.claim)
-	cl.call, cl.slot, cl.wait = a, q.share(a.Weight), &wait{since: c.now}
+	cl.call, cl.queue, cl.wait = a, q, &wait{since: c.now}
 	cl.request = driver.Claim{
 		Key: a.Key, ID: c.claimID(cl.number), Session: c.session.id,
 		Kind: a.Kind, Weight: a.Weight, Limit: a.Limit, Tick: a.Tick, Lease: a.Lease,

@@ -11,7 +11,7 @@ import (
 
 // begin begins the first hold of a claim.
 func (c *Core) begin(cl *claim, x *args) {
-	a, q := cl.call, c.queues[cl.request.Key]
+	a, q := cl.call, cl.queue
 	cl.wait, c.listener.idle = nil, c.now
 	c.looks.turns = append(c.looks.turns, cl.number)
 	if cl.fixed() {
@@ -163,7 +163,7 @@ func (c *Core) nextFits(cl *claim, _ *args) bool {
 }
 
 func (c *Core) handOffToNext(cl *claim, _ *args) {
-	q := c.queues[cl.request.Key]
+	q := cl.queue
 	a := q.calls[0]
 	q.calls = q.calls[1:]
 	c.free(Freed{Hold: cl.call})
@@ -182,13 +182,13 @@ func (c *Core) handOff(cl *claim, x *args) {
 
 // mayLinger reports whether nobody waits for the claim, so that it can be kept for a while.
 func (c *Core) mayLinger(cl *claim, _ *args) bool {
-	return cl.request.Yield && len(c.queues[cl.request.Key].calls) == 0 && c.mayReuse(cl) && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
+	return cl.request.Yield && len(cl.queue.calls) == 0 && c.mayReuse(cl) && c.mayKeep(cl, max(c.cfg.HandOff, c.cfg.Linger))
 }
 
 func (c *Core) linger(cl *claim, _ *args) {
 	c.free(Freed{Hold: cl.call})
 	cl.call = nil
-	c.queues[cl.request.Key].lingering = cl.number
+	cl.queue.lingering = cl.number
 	c.at(&cl.timer, cl.number, c.now.Add(c.cfg.Linger))
 }
 
@@ -201,7 +201,7 @@ func (c *Core) mayReplace(cl *claim, _ *args) bool {
 // process. So the caller joins the store's queue at the moment when this claim leaves the store. Thus it joins ahead of
 // any claim of this process that waits in the queue for a later tick.
 func (c *Core) replace(cl *claim, _ *args) {
-	q := c.queues[cl.request.Key]
+	q := cl.queue
 	a := q.calls[0]
 	q.calls, q.turn = q.calls[1:], a
 	next := c.newClaim(q, a)
@@ -213,8 +213,7 @@ func (c *Core) replace(cl *claim, _ *args) {
 
 // nextLike reports whether the claim could serve the next caller in this process.
 func (c *Core) nextLike(cl *claim) bool {
-	calls := c.queues[cl.request.Key].calls
-	return len(calls) > 0 && c.like(calls[0], cl)
+	return len(cl.queue.calls) > 0 && c.like(cl.queue.calls[0], cl)
 }
 
 // like reports whether the claim could serve the caller.

@@ -246,8 +246,8 @@ func (c *Core) next(q *queue) {
 
 // refuseTries refuses tries that wait for the release of a claim, because the release got no answer.
 func (c *Core) refuseTries(cl *claim) {
-	q := c.queues[cl.request.Key]
-	for cl.slot != 0 && len(q.calls) > 0 && q.calls[0].Try {
+	q := cl.queue
+	for q != nil && len(q.calls) > 0 && q.calls[0].Try {
 		a := q.calls[0]
 		q.calls = q.calls[1:]
 		c.deny(a, c.heldHere(q))
@@ -287,26 +287,23 @@ func (c *Core) giveUp(a *Call) {
 	}
 }
 
-// takeSlot takes the slot from the claim, and returns the slot's size. The queue still counts the slot as used.
-func (c *Core) takeSlot(cl *claim) (slot int64) {
-	if q := c.queues[cl.request.Key]; q != nil && cl.slot != 0 {
-		q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
-		if q.shared == cl.number {
-			q.shared = 0
-		}
+// takeSlot takes the slot from the claim. The queue still counts the slot as used.
+func (c *Core) takeSlot(cl *claim) {
+	q := cl.queue
+	q.claims = slices.DeleteFunc(q.claims, func(n uint64) bool { return n == cl.number })
+	if q.shared == cl.number {
+		q.shared = 0
 	}
-	slot, cl.slot = cl.slot, 0
-	return slot
+	cl.queue = nil
 }
 
 // freeSlot frees the claim's slot for the next caller.
 func (c *Core) freeSlot(cl *claim) {
-	if cl.slot == 0 {
-		return
+	if q := cl.queue; q != nil {
+		c.takeSlot(cl)
+		q.used -= q.share(cl.request.Weight)
+		c.admitLater(q)
 	}
-	q := c.queues[cl.request.Key]
-	q.used -= c.takeSlot(cl)
-	c.admitLater(q)
 }
 
 // windDownAll ends this process's holds of the key, and puts callers that are requesting the key back into the queue.

@@ -103,7 +103,7 @@ func (c *Core) joinAnswered(cl *claim, s *sent, r *Reply) {
 func (c *Core) notGranted(cl *claim, r *Reply) {
 	w, st, try := cl.wait, &r.State, cl.call.Try
 	switch {
-	case c.queues[cl.request.Key].forceWaits() && !cl.request.First && !try:
+	case cl.queue.forceWaits() && !cl.request.First && !try:
 		c.fire(cl, revoke, args{})
 	case r.Lost:
 		c.fire(cl, unanswered, args{cause: r.Err})
@@ -166,8 +166,8 @@ func (c *Core) refuse(cl *claim, x *args) {
 	a := cl.call
 	c.deny(a, x.cause)
 	if sealed := (*SealedError)(nil); errors.As(x.cause, &sealed) {
-		if q := c.queues[a.Key]; q != nil && !q.over(sealed.Tick) {
-			q.sealed = sealed
+		if !cl.queue.over(sealed.Tick) {
+			cl.queue.sealed = sealed
 		}
 	}
 	c.leaveQueue(cl)
@@ -175,14 +175,12 @@ func (c *Core) refuse(cl *claim, x *args) {
 
 // leaveQueue gives up a claim whose caller no longer waits. The next caller gets the turn at once.
 func (c *Core) leaveQueue(cl *claim) {
-	q := c.queues[cl.request.Key]
-	if q.turn == cl.call {
+	if q := cl.queue; q.turn == cl.call {
 		q.turn = nil
 	}
 	cl.call, cl.wait = nil, nil
-	q.used -= c.takeSlot(cl)
 	c.release(cl, nil)
-	c.admitLater(q)
+	c.freeSlot(cl)
 }
 
 // requestAnew releases a claim that its caller can't use, and then requests another for the caller.
@@ -197,8 +195,7 @@ func (c *Core) requestAnew(cl *claim, _ *args) {
 // readmit handles a claim that was lost with its session before it was held: its caller requests another claim under
 // the next session id.
 func (c *Core) readmit(cl *claim, _ *args) {
-	q := c.queues[cl.request.Key]
-	q.admitted = append(q.admitted, cl.call)
+	cl.queue.admitted = append(cl.queue.admitted, cl.call)
 	c.takeSlot(cl)
 }
 
@@ -246,7 +243,7 @@ func (c *Core) earlierTick(cl *claim) *claim {
 	if cl.request.Kind != driver.KindPeriodic {
 		return nil
 	}
-	for _, n := range c.queues[cl.request.Key].claims {
+	for _, n := range cl.queue.claims {
 		if o := c.claims[n]; o.users > 0 {
 			return o
 		}

@@ -13,6 +13,12 @@ import (
 // Clone returns a copy of c. A change of either does not affect the other.
 func (c *Core) Clone() *Core {
 	n := *c
+	n.queues = make(map[string]*queue, len(c.queues))
+	for k, q := range c.queues {
+		copied := *q
+		copied.calls, copied.admitted, copied.claims = slices.Clone(q.calls), slices.Clone(q.admitted), slices.Clone(q.claims)
+		n.queues[k] = &copied
+	}
 	n.claims = make(map[uint64]*claim, len(c.claims))
 	for k, cl := range c.claims {
 		copied := *cl
@@ -24,13 +30,10 @@ func (c *Core) Clone() *Core {
 			l := *cl.leave
 			copied.leave = &l
 		}
+		if cl.queue != nil {
+			copied.queue = n.queues[cl.request.Key]
+		}
 		n.claims[k] = &copied
-	}
-	n.queues = make(map[string]*queue, len(c.queues))
-	for k, q := range c.queues {
-		copied := *q
-		copied.calls, copied.admitted, copied.claims = slices.Clone(q.calls), slices.Clone(q.admitted), slices.Clone(q.claims)
-		n.queues[k] = &copied
 	}
 	n.messages = make(map[uint64]*message, len(c.messages))
 	for k, m := range c.messages {
@@ -180,7 +183,8 @@ func (c *Core) claimState(w *writer, cl *claim, needed map[string]bool) {
 	w.b = append(append(w.b, cl.request.Key...), byte(cl.state.index()))
 	w.num('c', cl.command)
 	w.call(cl.call)
-	w.put(uint64(cl.users)<<8 | uint64(cl.slot&0xff))
+	w.put(uint64(cl.users))
+	w.flags(cl.queue != nil)
 	w.at(cl.due)
 	w.put(uint64(min(cl.failed, 8)))
 	w.put(uint64(cl.ender)<<2 | uint64(cl.stored))

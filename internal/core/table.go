@@ -250,8 +250,8 @@ func (c *Core) become(cl *claim, next state) {
 		return
 	}
 	cl.state, cl.due = next, never // a timer ends with the state that has set it
-	if q := c.queues[cl.request.Key]; from == lingering && q != nil {
-		q.lingering = 0
+	if from == lingering {
+		cl.queue.lingering = 0
 	}
 	switch next {
 	case leaving:

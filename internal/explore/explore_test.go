@@ -417,7 +417,7 @@ func left(c *core.Core) string {
 			if field == "claims" {
 				for all := v.FieldByName(field).MapRange(); all.Next(); {
 					cl := all.Value().Elem()
-					what += fmt.Sprintf(" (state %v, users %d, slot %d)", cl.FieldByName("state"), cl.FieldByName("users").Int(), cl.FieldByName("slot").Int())
+					what += fmt.Sprintf(" (state %v, users %d, in the queue: %v)", cl.FieldByName("state"), cl.FieldByName("users").Int(), !cl.FieldByName("queue").IsNil())
 				}
 			}
 			return what
