@@ -171,10 +171,12 @@ func (c *Core) dismiss(q *queue, a *Call) {
 }
 
 // admitLater admits the queue's next callers after the transition under way. A queue that is no longer used is deleted
-// then.
+// then. It is not inlined, for the reason that then has.
+//
+//go:noinline
 func (c *Core) admitLater(q *queue) {
 	if len(q.calls) > 0 || q.used == 0 {
-		c.task().queue = q
+		c.tasks = append(c.tasks, task{queue: q})
 	}
 }
 

@@ -189,7 +189,7 @@ func (c *Core) requestAnew(cl *claim, _ *args) {
 	cl.call, cl.wait = nil, nil
 	c.takeSlot(cl)
 	c.release(cl, nil)
-	c.task().call = a
+	c.tasks = append(c.tasks, task{call: a})
 }
 
 // readmit handles a claim that was lost with its session before it was held: its caller requests another claim under

@@ -274,19 +274,12 @@ type task struct {
 	queue *queue
 }
 
-// then makes the claim move after the transition under way.
-func (c *Core) then(cl *claim, on trigger, x args) {
-	t := c.task()
-	t.claim, t.on, t.args = cl, on, x
-}
-
-// task returns a new task, which comes after all others. It is not inlined, and effects get a pointer to a task's args:
-// copies of the args would enlarge stack frames that every waiting goroutine keeps.
+// then makes the claim move after the transition under way. It is not inlined, and effects get a pointer to a task's
+// args: copies of the args would enlarge stack frames that every waiting goroutine keeps.
 //
 //go:noinline
-func (c *Core) task() *task {
-	c.tasks = append(c.tasks, task{})
-	return &c.tasks[len(c.tasks)-1]
+func (c *Core) then(cl *claim, on trigger, x args) {
+	c.tasks = append(c.tasks, task{claim: cl, on: on, args: x})
 }
 
 // fire moves the claim, and does everything that follows from it.
