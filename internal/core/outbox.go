@@ -103,11 +103,11 @@ type message struct {
 	number  uint64
 	cmd     *Command
 	claim   uint64  // for Publish: number of the holder's claim
-	began   Instant // when sending began; never: the message is not due before its timer, because one about its topic was sent a moment ago
+	began   Instant // when sending began; never: not yet, or the message was sent and another about its topic is not due before its timer
 	failed  int     // failed sends
 	command uint64  // the command under way, or inLine; 0: none
 	topic   topic
-	changed bool // what the message is about has changed since it was sent
+	changed bool // it was not sent yet, or what it is about has changed since it was sent
 }
 
 // A topic is what a message is about, if there is only one such message at a time: the changes of a key (with Notify),
@@ -139,13 +139,13 @@ func (c *Core) notify(notices []driver.Notice) {
 		}
 	}
 	if len(others) > 0 {
-		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: others}})
+		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: others}}, 0)
 	}
 }
 
 func (c *Core) notifyChange(n driver.Notice) {
 	if about := (topic{Notify, n.Key}); !c.changed(about) {
-		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: []driver.Notice{n}}, topic: about})
+		c.sendMessage(&message{cmd: &Command{Op: Notify, Notices: []driver.Notice{n}}, topic: about}, 0)
 	}
 }
 
@@ -161,12 +161,9 @@ func (c *Core) changed(about topic) bool {
 // announce makes the store learn which keys the session observes, after a moment in which more can be added.
 func (c *Core) announce() {
 	about := topic{op: Announce}
-	if c.session.id == "" || c.closing != nil || c.changed(about) {
-		return
+	if c.session.id != "" && c.closing == nil && !c.changed(about) {
+		c.sendMessage(&message{cmd: &Command{Op: Announce}, topic: about}, gather)
 	}
-	m := &message{cmd: &Command{Op: Announce}, topic: about, changed: true}
-	c.addMessage(m, never)
-	c.at(&m.timer, m.number|messageBit, c.now.Add(gather))
 }
 
 // publishLater publishes a holder's value. A later value prevails, even if the store gets it first, because its Seq is
@@ -174,22 +171,23 @@ func (c *Core) announce() {
 func (c *Core) publishLater(e PublishLater) {
 	if cl := c.claims[e.Claim]; cl != nil && cl.state == held {
 		publish := driver.Edit{Publish: &driver.Publish{Claim: cl.request, Seq: e.Seq, Value: e.Value}}
-		c.sendMessage(&message{cmd: &Command{Op: Publish, Session: cl.request.Session, Edit: publish}, claim: e.Claim})
+		c.sendMessage(&message{cmd: &Command{Op: Publish, Session: cl.request.Session, Edit: publish}, claim: e.Claim}, 0)
 	}
 }
 
-func (c *Core) addMessage(m *message, began Instant) {
+// sendMessage sends a new message after the given time; 0 means at once.
+func (c *Core) sendMessage(m *message, after time.Duration) {
 	c.last.message++
-	m.number, m.began, m.timer = c.last.message, began, timer{never, never}
+	m.number, m.began, m.changed, m.timer = c.last.message, never, true, timer{never, never}
 	c.messages[m.number] = m
 	if m.topic != (topic{}) {
 		c.topics[m.topic] = m.number
 	}
-}
-
-func (c *Core) sendMessage(m *message) {
-	c.addMessage(m, c.now)
-	c.messageDue(m)
+	if after > 0 {
+		c.at(&m.timer, m.number|messageBit, c.now.Add(after))
+	} else {
+		c.messageDue(m)
+	}
 }
 
 // unwanted reports whether the message is of no use any more: what it is about has not changed since it was sent, its
