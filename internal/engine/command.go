@@ -53,14 +53,25 @@ func (s *Session) execute(f *core.Send) {
 	}
 }
 
-// answer sends a command and returns the Reply.
+// answer sends a command, reports how it went, and returns the Reply. The command's context is derived from the
+// session's, never from a caller's. Otherwise a caller could cancel a command that the server then still executes, or
+// make the command part of its own transaction.
 func (s *Session) answer(f *core.Send) *core.Reply {
+	ctx, cancel := context.WithTimeout(s.base, s.config.Attempt)
+	defer cancel()
 	r := &core.Reply{Command: f.ID}
-	r.Err = s.attempt(f.Op.String(), func(ctx context.Context) error { return s.call(ctx, f.Command, r) })
+	r.Err = s.call(ctx, f.Command, r)
 	r.Lost = r.Err != nil && !isAnswer(r.Err)
-	switch { // the store refused the command, and perhaps nobody else reports a refusal of such a command
-	case f.Op == core.Discard && isAnswer(r.Err),
-		f.Op == core.Release && isAnswer(r.Err) && !errors.Is(r.Err, driver.ErrNotWaiting),
+	if r.Lost && ctx.Err() == context.DeadlineExceeded {
+		r.Err = s.tooSlow(r.Err)
+	}
+	switch {
+	case r.Err == nil:
+		s.report.Succeeded(f.Op.String())
+	case r.Lost && s.base.Err() == nil,
+		// The store refused the command, and perhaps nobody else reports a refusal of such a command.
+		f.Op == core.Discard && !r.Lost,
+		f.Op == core.Release && !r.Lost && !errors.Is(r.Err, driver.ErrNotWaiting),
 		(f.Op == core.Heartbeat || f.Op == core.Publish) && errors.Is(r.Err, driver.ErrRefused):
 		s.report.Failed(f.Op.String(), r.Err)
 	}
@@ -146,25 +157,6 @@ func (s *Session) forgetTried() {
 // sessionID returns an id that no session has had. An xid alone is not enough: in two containers with process id 1
 // and the same machine id, only its 24-bit counter differs. So 65 random bits from crypto/rand follow it.
 func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
-
-// attempt runs one command under a deadline. The command's context is derived from the session's, never from a
-// caller's. Otherwise a caller could cancel a command that the server then still executes, or make the command part of
-// its own transaction.
-func (s *Session) attempt(op string, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(s.base, s.config.Attempt)
-	defer cancel()
-	err := f(ctx)
-	if err != nil && !isAnswer(err) && ctx.Err() == context.DeadlineExceeded {
-		err = s.tooSlow(err)
-	}
-	switch {
-	case err == nil:
-		s.report.Succeeded(op)
-	case !isAnswer(err) && s.base.Err() == nil:
-		s.report.Failed(op, err)
-	}
-	return err
-}
 
 // ask sends a caller's command as soon as a lane is free (see core.Config). It returns the reply with the store's error,
 // ctx's error, or ErrClosed. A caller that gives up does not cancel the command. a.Answer, if not nil, gets the reply in
