@@ -75,7 +75,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	h.acquire.Want, h.acquire.Call, h.acquire.Caller = w, s.calls, h
 	s.stepAt(h.since, &h.acquire)
 	if h.served() {
-		got, err := h.result()
+		got, err := h.got, h.denied
 		if got != h {
 			*h = Hold{}
 			s.spare = h // nothing refers to h now, so the next RLock can reuse it
@@ -96,7 +96,7 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	for ctx.Err() == nil {
 		select {
 		case <-served:
-			return h.result()
+			return h.got, h.denied
 		case <-hopeless:
 			s.reportNested(h)
 		case <-ctx.Done():
@@ -111,8 +111,8 @@ func (s *Session) Acquire(ctx context.Context, w Want) (*Hold, error) {
 	s.mu.Unlock()
 	if got != nil { // ctx ended first; the release goes on in the background
 		got.Unlock(driver.Release{})
-	} else if h.err != nil && !errors.Is(h.err, core.ErrGivenUp) {
-		return nil, h.err
+	} else if h.denied != nil && !errors.Is(h.denied, core.ErrGivenUp) {
+		return nil, h.denied
 	}
 	return nil, waitError(ctx, last)
 }

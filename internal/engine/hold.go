@@ -30,8 +30,8 @@ type Hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc // ends ctx; nil: no context that ends with the hold exists yet
 
-	got     *Hold         // the hold that the call got: this hold or another reader's; nil: the call was not served, or failed with err
-	err     error         // why the call failed; later: why the release failed
+	got     *Hold         // the hold that the call got: this hold or another reader's; nil: the call was not served, or was denied
+	denied  error         // why the call got no hold
 	waiting chan struct{} // closed when the call is served; later a new channel that is closed when the hold is freed; nil: nobody waits
 
 	// Set when the hold begins:
@@ -43,6 +43,7 @@ type Hold struct {
 	freed   bool  // the Core has sent Freed for the hold
 	sharers int32 // number of readers that share the hold
 	cause   error // why the hold winds down
+	err     error // why the release failed
 	own     *own  // nil unless the hold is a lease or was made by Session.Hold
 }
 
@@ -71,22 +72,14 @@ const (
 func holdOf(a *core.Call) *Hold { return a.Caller.(*Hold) }
 
 // served reports whether the call has its result. s.mu must be held.
-func (h *Hold) served() bool { return h.got != nil || h.err != nil }
-
-// result returns the result of the call.
-func (h *Hold) result() (*Hold, error) {
-	if h.got != nil {
-		return h.got, nil
-	}
-	return nil, h.err
-}
+func (h *Hold) served() bool { return h.got != nil || h.denied != nil }
 
 // deliver gives a call its hold or error. s.mu must be held.
 func (s *Session) deliver(f *core.Deliver) {
 	w := holdOf(f.To)
 	switch {
 	case f.Err != nil:
-		w.err = f.Err
+		w.denied = f.Err
 	case f.Hold == f.To:
 		w.got = w
 		w.begin(f)
