@@ -186,15 +186,23 @@ func (c *Core) listenerBroken(unsupported bool) {
 }
 
 // listenerReady is called when the listener begins to receive all notices that are sent. Earlier notices may have been
-// missed. So all waiters request again, a heartbeat checks the holds, and observers read their keys.
+// missed. So all waiters request again, a heartbeat checks the holds, and observers read their keys. If more claims wait
+// than may request at once, the heartbeat checks them, too: the look after it reads their keys, many per command, and
+// only claims that were granted request again.
 func (c *Core) listenerReady() {
 	l := &c.listener
 	l.state = ready
 	l.readies++
-	for _, cl := range c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }) {
+	ours := func(cl *claim) bool { return cl.request.Session == c.session.id }
+	waiters := c.those(func(cl *claim) bool { return ours(cl) && cl.state == waiting })
+	for _, cl := range c.those(ours) {
 		switch cl.state {
 		case waiting:
-			c.fire(cl, wake, args{})
+			if len(waiters) > c.cfg.PollLanes && c.awaitsGrant(cl) {
+				c.doubt(cl)
+			} else {
+				c.fire(cl, wake, args{})
+			}
 		case held, lingering:
 			c.heartbeatSoon()
 			if !cl.shares() {
@@ -205,6 +213,12 @@ func (c *Core) listenerReady() {
 	for _, key := range sortedKeys(l.keys) {
 		c.do(Changed{key})
 	}
+}
+
+// awaitsGrant reports whether the claim waits for nothing but its grant, which a look can show. A claim for a tick also
+// waits for an earlier tick's seal, a claim with First and a Break for holders to revoke.
+func (c *Core) awaitsGrant(cl *claim) bool {
+	return cl.request.Tick == 0 && !cl.request.First && !c.breaks(cl, nil)
 }
 
 // noticed handles a notice to this session. The notice came from the listener, or was returned by one of the session's

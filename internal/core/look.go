@@ -13,6 +13,10 @@ import (
 // or observation that shows a held key is compared with the hold. Also, after each acknowledged heartbeat the session
 // reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
 // has really lost a claim.
+//
+// A look also finds out whether claims that wait have been granted their keys: see [Core.listenerReady]. Such a claim
+// is in doubt until a look that follows the next heartbeat has read its key, because a deposed primary would not show
+// the grant. The looks follow each other until the last of these keys was read.
 type looks struct {
 	keys   []string // keys that the look under way reads; nil: none is under way
 	at     Instant  // when that look was sent
@@ -31,7 +35,14 @@ func (c *Core) watched(cl *claim) bool {
 	return cl != nil && cl.state.in(held|lingering) && cl.request.Session == c.session.id
 }
 
-// look reads some of the held keys: first those whose claims are in doubt, then the next in the rotation. It is called
+// unread reports whether the claim, which is in doubt, waits, and a look can now show whether it has been granted the
+// key.
+func (c *Core) unread(cl *claim) bool { return cl.state == waiting && cl.doubted <= c.session.acked }
+
+// looksFor reports whether a look that begins now is about the claim, which is in doubt.
+func (c *Core) looksFor(cl *claim) bool { return c.watched(cl) || c.unread(cl) }
+
+// look reads some keys: first those whose claims are in doubt, then the next held ones in the rotation. It is called
 // after every acknowledged heartbeat. It examines no more claims than it reads, however many the session holds.
 func (c *Core) look() {
 	l := &c.looks
@@ -46,7 +57,7 @@ func (c *Core) look() {
 		}
 	}
 	for _, cl := range c.inDoubt() {
-		if c.watched(cl) && len(l.keys) < maxLook {
+		if c.looksFor(cl) && len(l.keys) < maxLook {
 			read(cl)
 		}
 	}
@@ -76,7 +87,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 	l := c.looks
 	c.looks.keys = nil
 	if r.Err != nil {
-		if slices.ContainsFunc(c.inDoubt(), c.watched) {
+		if slices.ContainsFunc(c.inDoubt(), c.looksFor) {
 			c.session.due = min(c.session.due, c.now.Add(c.cfg.pause(l.failed)))
 			c.looks.failed++
 		}
@@ -96,6 +107,11 @@ func (c *Core) looked(s *sent, r *Reply) {
 		shown := holders(st)
 		for _, n := range q.claims {
 			switch cl := c.claims[n]; {
+			case cl.state == waiting && cl.doubted > 0 && cl.doubted <= l.acked:
+				cl.doubted = 0
+				if st == nil || shown[cl.request.ID] != nil {
+					c.then(cl, wake, args{})
+				}
 			case !c.watched(cl) || cl.granted >= l.at:
 			case cl.doubted > l.acked: // the look began too early to decide
 				again = again || cl.doubted <= c.session.acked
@@ -107,7 +123,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 		}
 		c.work()
 	}
-	if again {
+	if again || slices.ContainsFunc(c.inDoubt(), c.unread) {
 		c.look()
 	}
 }

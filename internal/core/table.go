@@ -54,7 +54,7 @@ const (
 	unanswered                     // a command for the claim has no answer
 	refused                        // the store refuses a command for the claim, the caller has given up, or the session closes
 	timeOver                       // the claim's timer has expired
-	wake                           // a notice came, or the listener became ready
+	wake                           // a notice came, or one may have been missed
 	revoke                         // the session must give up the claim
 	leaseOver                      // the lease is over
 	othersCame                     // other sessions may wait for the key
@@ -252,6 +252,9 @@ func (c *Core) become(cl *claim, next state) {
 	cl.state, cl.due = next, never // a timer ends with the state that has set it
 	if from == lingering {
 		cl.queue.lingering = 0
+	}
+	if from == waiting {
+		cl.doubted = 0 // a request, or a grant, answers what a look would have shown
 	}
 	switch next {
 	case leaving:
