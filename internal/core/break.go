@@ -82,7 +82,8 @@ func (c *Core) breakRead(cl *claim, st driver.State) {
 		c.needSession()
 		return
 	case cl.request.Session != c.session.id && c.listener.keys[st.Key] == 0:
-		c.stopListening() // waits opens another, which hears of the key's changes
+		c.stopListening() // the next hears of the key's changes
+		c.listen(0)       // now: other callers of this process may wait for notices
 	}
 	cl.request.Session, cl.request.Kind, cl.request.Weight, cl.request.Limit = c.session.id, st.Kind, 1, st.Limit
 	c.ahead(w, &st)

@@ -278,6 +278,23 @@ func TestListenerOfABreak(t *testing.T) {
 	}
 }
 
+// A Break that stops the listener opens another at once, even if it reads the key again before it waits. Otherwise the
+// other callers of its process would get no notices until the next heartbeat.
+func TestListenerOfABreakThatReadsAgain(t *testing.T) {
+	r := newRig(t)
+	r.waiting()
+	r.listen()
+	r.acquire(2, func(w *core.Want) { *w = core.Want{Key: "k2"} })
+	r.answer("Heartbeat", core.Reply{})
+	r.step(core.Noticed{Listener: r.listener, Notice: driver.Notice{Type: driver.NoticeChange, Key: "k2"}})
+	before := r.listener
+	r.answer("Load", r.behind(0))
+	r.says("held, but changed meanwhile", "Revoke, Load")
+	if r.listener == before {
+		t.Error("no other listener is opened")
+	}
+}
+
 // A listener stays open as long as a claim lingers.
 func TestListenerOfALingeringClaim(t *testing.T) {
 	r := newRig(t)
