@@ -721,3 +721,41 @@ func TestCoresShareNothing(t *testing.T) {
 	}
 	wg.Wait()
 }
+
+// A Step in which a transition is always followed by another panics. It would not end otherwise.
+func TestStepEnds(t *testing.T) {
+	r := newRig(t)
+	r.waiting()
+	r.c.Repeat()
+	defer func() {
+		if p := recover(); p != core.NeverDone {
+			t.Errorf("panic %v, want %q", p, core.NeverDone)
+		}
+	}()
+	r.wake()
+}
+
+// A Step may end thousands of holds of a key, and the waits of thousands of callers.
+func TestStepForManyClaims(t *testing.T) {
+	const many = 1500
+	share := func(w *core.Want) { w.Kind, w.Limit = driver.KindRWMutex, many }
+	r := newRig(t)
+	r.begin(share)
+	for n := range uint64(many) {
+		reply := r.grantedTo(fmt.Sprint("s.", n+1), int64(n+1)<<20)
+		reply.State.Kind, reply.State.Limit = driver.KindRWMutex, many
+		r.answer("Acquire", reply)
+		r.acquire(n+2, share)
+	}
+	if r.acquire(many+2, share, first); len(r.said) < many {
+		t.Errorf("%d effects, want at least one for each of %d holds", len(r.said), many)
+	}
+	r = newRig(t)
+	for n := range uint64(many) {
+		r.acquire(n+1, forTick(1))
+	}
+	r.answer("Register", core.Reply{Session: "s"})
+	if r.answer("Acquire", core.Reply{State: driver.State{Sealed: 1}}); len(r.said) < many {
+		t.Errorf("%d effects, want at least one for each of %d callers", len(r.said), many)
+	}
+}

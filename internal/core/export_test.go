@@ -120,6 +120,20 @@ func (c *Core) Break(n int, defect string) bool {
 	return true
 }
 
+// NeverDone is what Step panics with if something stays due, whatever is done about it.
+const NeverDone = neverDone
+
+// Repeat gives c a table in which a wake of a claim that waits is followed by another, a million times.
+func (c *Core) Repeat() {
+	times := 0
+	again := func(c *Core, cl *claim, _ *args) {
+		if times++; times < 1_000_000 {
+			c.then(cl, wake, args{})
+		}
+	}
+	c.table = newTable(append([]row{{waiting, wake, nil, waiting, again}}, c.table.all...))
+}
+
 // Watch makes c call met whenever Rows(false)[n] may be the row that decides, and used when it decides.
 func (c *Core) Watch(met, used func(n int)) {
 	rows := c.table.expanded()

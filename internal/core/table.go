@@ -295,9 +295,17 @@ func (c *Core) fire(cl *claim, on trigger, x args) {
 	c.work()
 }
 
-// work does the tasks, in the order in which they came, until none is left.
+// work does the tasks, in the order in which they came, until none is left. It panics if there are always more.
 func (c *Core) work() {
+	most := 0 // 0: not known yet
 	for i := 0; i < len(c.tasks); i++ {
+		switch {
+		case i < maxRounds:
+		case most == 0:
+			most = c.mostTasks()
+		case i > most:
+			panic(neverDone)
+		}
 		switch t := &c.tasks[i]; {
 		case t.claim != nil:
 			c.move(t.claim, t.on, &t.args)
@@ -309,4 +317,15 @@ func (c *Core) work() {
 	}
 	clear(c.tasks)
 	c.tasks = c.tasks[:0]
+}
+
+// mostTasks returns far more tasks than can follow from those that there are. One transition can end every hold of a key
+// and every wait for it, but each of them brings forth only a few tasks: its caller requests the key again, and the
+// queue admits the next caller.
+func (c *Core) mostTasks() int {
+	most := len(c.tasks) + len(c.claims)
+	for _, q := range c.queues {
+		most += len(q.calls) + len(q.admitted)
+	}
+	return 10 * most
 }
