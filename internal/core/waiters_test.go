@@ -33,7 +33,7 @@ func (r *rig) twoWaiters() {
 func (r *rig) look(held []string, without ...string) {
 	r.t.Helper()
 	var states []driver.State
-	for _, key := range r.sent["Keys"].Keys {
+	for _, key := range r.sent["Keys"].Keys.Keys {
 		st := driver.State{Key: key}
 		if slices.Contains(held, key) {
 			st.Holders = []driver.Holder{{Claim: "s." + key, Session: "s", Token: 5000}}

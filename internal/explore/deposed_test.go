@@ -71,7 +71,7 @@ func (w *world) forgetDeposed() {
 // reaches reports whether the command may be executed by the deposed primary. It may not if its process had sent it
 // after the new primary answered a heartbeat or a registration.
 func (w *world) reaches(l *letter) bool {
-	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && !l.copies && !l.met
+	return w.old != nil && w.deposed > 0 && l.command != nil && !l.executed && l.copies == 0 && !l.met
 }
 
 // deposedIsOver reports whether no command can reach the deposed primary any more.

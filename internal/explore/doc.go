@@ -3,7 +3,7 @@
 //
 // A world is a value, and an action makes the next world from it. These are the actions:
 //
-//   - The store receives a command at once, late, twice or never, or refuses it.
+//   - The store receives a command at once, late, two or three times or never, or refuses it.
 //   - A reply or a notice arrives at once, late or never.
 //   - A listener becomes ready at once or late, or breaks.
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
@@ -35,13 +35,20 @@
 //     for both. Callers without ticks are served in FIFO order, except for tries, callers with First, and readers
 //     that share. Every caller gets one answer. Every hold is freed once, after its holder is done.
 //   - Only sessions that the store has expired are named as expired.
-//   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true.
+//   - Close returns within an attempt's time after the grace, or after the store's last answer. What it returns is true:
+//     it names the keys that the store may still have, and no key that the store has answered it has released. It says
+//     that the session may still be listed if it is, and not if the store has answered that it is not.
+//   - The pause before a command is sent again doubles with each failure, and starts again after a success.
+//   - A lease ends at the time that its own margin and grace require, which may differ from the session's.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
 //   - No hold ends because of a stale reading, or because the record of another key was deleted. The exception is
 //     a lease that has outlived its session. If the store has a lease that ended so, it is released.
-//   - Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later, if there are no faults.
+//   - If there are no faults: Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later.
+//     If it does not learn that, it gets the key when they have lapsed. If the ends of leases and kept holds have come,
+//     it gets the key with its next poll. It learns of a grant by a notice, or with its next poll if the store can't
+//     notify. A holder learns of a revocation with its next heartbeat.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the

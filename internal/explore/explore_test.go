@@ -61,6 +61,13 @@ func (w *world) form() []byte {
 			put(-15, d.node, int(min(w.now.Sub(d.at), w.freedWithin())))
 		}
 		b = n.core.State(b, w.now, name)
+		if n.closing && !n.closed {
+			flags(n.listed != "")
+			for _, r := range n.requests {
+				put(-18, int(name.claim(r.id)))
+				flags(r.answered, r.missed, r.applied != (driver.OpTime{}))
+			}
+		}
 		if g.unlocks > 0 && n.done != nil {
 			put(-10, int(name.Number('n', n.done.Claim)), int(number(name, n.done.Hold)))
 		}
@@ -107,7 +114,8 @@ func (w *world) form() []byte {
 		l := &w.mail[i]
 		put(-1, l.node)
 		name.node = l.node
-		flags(l.answered, l.executed, l.late, l.copies)
+		flags(l.answered, l.executed, l.late)
+		put(l.copies)
 		if l.command == nil {
 			flags(l.listener == w.nodes[l.node].listener.number, l.notice.Crowded)
 			put(int(l.notice.Type), int(name.claim(l.notice.Claim)))
@@ -471,7 +479,7 @@ type setting struct {
 
 // newWorld returns the world that a setting describes.
 func newWorld(s setting) *world {
-	w := &world{budget: s.budget, cfg: configWith(s.change), now: 1, tokens: make(map[string]tokens), keeps: s.budget.steps == 0 && s.budget.breaks == 0}
+	w := &world{budget: s.budget, cfg: configWith(s.change), now: 1, copies: 1, fifo: true, tokens: make(map[string]tokens), keeps: s.budget.steps == 0 && s.budget.breaks == 0}
 	w.store = store{sessions: make(map[string]registration), keys: make(map[string]model.Record), early: s.budget.failOvers > 0}
 	if w.store.early {
 		w.store.log.Term = 1
@@ -479,9 +487,10 @@ func newWorld(s setting) *world {
 	g := &s.budget
 	w.prompt = g.faults+g.refusals+g.freezes+g.cuts+g.slow+g.failOvers == 0
 	for i, callers := range s.processes {
-		n := node{process: i, core: core.New(w.cfg), callers: slices.Clone(callers)}
+		n := node{process: i, cfg: w.cfg, core: core.New(w.cfg), callers: slices.Clone(callers)}
 		for _, o := range callers {
 			w.keeps = w.keeps && !o.forceful()
+			w.fifo = w.fifo && !o.forceful() && !o.passes && o.want.Tick == 0
 		}
 		w.nodes = append(w.nodes, n)
 	}
@@ -547,7 +556,11 @@ func twoSessions(w *world) { // A and B are sessions of one process
 	w.nodes[1].process = 0
 }
 func observed(w *world) { w.store.observed = true }
-func routed(w *world)   { w.eager, w.store.final, w.store.early = true, true, false }
+func threeTimes(w *world) {
+	eager(w)
+	w.copies = 2
+}
+func routed(w *world) { w.eager, w.store.final, w.store.early = true, true, false }
 func deafRouted(w *world) {
 	routed(w)
 	w.deaf = true
@@ -577,7 +590,7 @@ func crashWith(fault string) func(what string) bool {
 		if what == "B crashes" {
 			return true
 		}
-		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
+		for _, f := range []string{"is lost", "is late", "is delayed", "twice", "three times"} {
 			if strings.HasSuffix(what, f) {
 				return !strings.HasPrefix(what, fault)
 			}
@@ -590,13 +603,18 @@ func crashWith(fault string) func(what string) bool {
 // of its name.
 func faultsBut(these ...[2]string) func(what string) bool {
 	return func(what string) bool {
-		for _, f := range []string{"is lost", "is late", "is delayed", "twice"} {
+		for _, f := range []string{"is lost", "is late", "is delayed", "twice", "three times"} {
 			if strings.HasSuffix(what, f) {
 				return !slices.ContainsFunc(these, func(f [2]string) bool { return strings.HasPrefix(what, f[0]) && strings.HasSuffix(what, f[1]) })
 			}
 		}
 		return false
 	}
+}
+
+// answersLost leaves out all network faults except lost answers, and all that A does late.
+func answersLost(what string) bool {
+	return faultsBut([2]string{"A's ", "its reply is lost"})(what)
 }
 
 // astrayInHaste leaves out all commands to the deposed primary except A's, and whatever inHaste leaves out.
@@ -722,6 +740,8 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than a heartbeat interval
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	readsWaiters := func(c *core.Config) { c.PollLanes, c.Poll = 1, time.Minute } // later than anybody must be served
+	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry } // pauses grow with each failure
+	narrow := func(c *core.Config) { c.LeastMargin, c.LeastGrace = 0, 0 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
 	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Extend", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
 	once, first, second := ticking(1), ticking(1), ticking(2)
@@ -729,17 +749,20 @@ func settings() []setting {
 		{name: "two processes", processes: each(mutex(1), mutex(1))},
 		{name: "two callers give up", budget: budget{giveUps: 2}, processes: together(mutex(1), mutex(1))},
 		{name: "two callers, a fault", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
-		{name: "one caller gives up, two faults", budget: budget{faults: 2, giveUps: 1}, processes: each(mutex(1)), set: deaf},
+		{name: "one caller gives up, two faults", budget: budget{faults: 2, giveUps: 1}, processes: each(mutex(1)), change: longer, set: deaf},
 		{name: "one caller, a fault, the clock steps", budget: budget{faults: 1, giveUps: 1, steps: 2}, processes: each(mutex(1)), set: deaf},
 		{name: "two callers, a break", budget: budget{breaks: 1, giveUps: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "two callers, cut off", budget: budget{cuts: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
-		{name: "one caller, refused", budget: budget{refusals: 1, faults: 1}, processes: each(mutex(1)), set: deaf},
+		{name: "one caller, refused", budget: budget{refusals: 1, faults: 1}, processes: each(mutex(1)), change: longer, set: deaf},
+		{name: "one caller, answers are lost", budget: budget{faults: 3}, processes: each(mutex(1)), change: longer, set: deaf, without: answersLost},
+		{name: "a request comes three times", budget: budget{faults: 2}, processes: each(mutex(1)), set: threeTimes, without: faultsBut([2]string{"A's Acquire", "times"}, joinTwice)},
 		{name: "a registration is refused", budget: budget{refusals: 1, giveUps: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "one caller freezes", budget: budget{freezes: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "readers and a writer", processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "readers share", budget: budget{breaks: 1}, processes: together(reader(1), reader(1), writer(1)), set: eager},
 		{name: "a try after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: eager},
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
+		{name: "a lease with a shorter margin, and others wait", budget: budget{extends: 1, steps: 1}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), change: narrow, set: eager},
 		{name: "a lease, the clock steps", budget: budget{extends: 2, steps: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease, an Extend overtakes another", budget: budget{faults: 2, extends: 2}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf, without: faultsBut([2]string{"A's Extend", "late"}, [2]string{"A's Extend", "delayed"})},
 		{name: "a lease, and others wait", budget: budget{}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), set: deaf},
@@ -1015,6 +1038,27 @@ func randomSetting(r *rand.Rand) setting {
 		if set := s.set; r.IntN(3) == 0 {
 			s.set = func(w *world) { set(w); w.store.early = false }
 		}
+	}
+	longer, narrow, threeTimes := r.IntN(4) > 0, r.IntN(2) == 0, r.IntN(4) == 0
+	change, set := s.change, s.set
+	s.change = func(c *core.Config) {
+		change(c)
+		if longer { // pauses grow with each failure
+			c.Retry, c.Backoff = time.Second, 4*time.Second
+		}
+		if narrow {
+			c.LeastMargin, c.LeastGrace = 0, 0
+		}
+	}
+	s.set = func(w *world) {
+		set(w)
+		if threeTimes {
+			w.copies = 2
+		}
+	}
+	if r.IntN(8) == 0 { // nothing is late
+		b := &s.budget
+		b.faults, b.refusals, b.freezes, b.cuts, b.slow, b.failOvers, b.deposed = 0, 0, 0, 0, 0, 0, 0
 	}
 	return s
 }

@@ -53,7 +53,7 @@ func record(t *testing.T, n int, seed uint64) []byte {
 	var b bytes.Buffer
 	config, random := *w.cfg, trace.Seed{uint64(n), seed}
 	config.Rand, config.Backoff = random.Rand(), 4*config.Retry // longer after each failure
-	w.nodes[0].core, w.nodes[0].recorder = core.New(&config), trace.New(&b, &config, random)
+	w.nodes[0].cfg, w.nodes[0].core, w.nodes[0].recorder = &config, core.New(&config), trace.New(&b, &config, random)
 	if passed, err := w.walk(rand.New(rand.NewPCG(uint64(n), seed)), 40); err != nil {
 		t.Fatalf("%s: after %q: %v", r.name, passed, err)
 	}

@@ -21,6 +21,8 @@ type world struct {
 	deaf    bool // the store can't notify
 	eager   bool // no time passes while a caller can still lock
 	prompt  bool // nothing delays commands, answers or a process
+	fifo    bool // no waiter goes ahead of others
+	copies  int  // how many copies of a command may arrive after the first
 	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
@@ -66,6 +68,7 @@ type tokens struct{ exclusive, all int64 }
 // A node is a session. It has a process of its own, unless the world's setting says otherwise.
 type node struct {
 	process    int // the node with whose process it crashes and freezes
+	cfg        *core.Config
 	core       *core.Core
 	shared     bool // other worlds have the same core: before an event, step clones it
 	frozen     bool
@@ -84,7 +87,12 @@ type node struct {
 	holds      []hold
 	done       *core.Done   // the last Done passed to the Core
 	leases     []string     // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
+	failures   []failure    // the commands that have failed and may be sent again: see pausesRight
+	unread     int          // number of readings that have failed
 	unfreed    bool         // its Close has returned an error because it could not release everything
+	requests   []request    // the claims that the store may have, as far as its process can know
+	listed     string       // the session that the store may list, as far as its process can know; "": none, but see unsure
+	unsure     bool         // a registration since the last session has had no answer
 	observed   []string     // the keys that it observes
 	registers  string       // the id of its last registration if it does not know of any answer; "": it knows
 	registered core.Instant // when it was sent
@@ -138,6 +146,8 @@ type hold struct {
 	freed bool
 	asked bool // its process knows that the hold was revoked
 
+	wanted core.Instant // when the store recorded that it was revoked; 0: it has not
+
 	stalls core.Instant // when Lost closes unless the holder reports progress earlier; 0: it has no limit
 
 	deleted core.Instant // when somebody deleted the key's record; 0: nobody has
@@ -164,7 +174,7 @@ type letter struct {
 	executed bool        // it was executed or lost; at most its reply can still arrive
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
-	copies   bool        // after it was executed, it will arrive once more
+	copies   int         // after it was executed, it will arrive that often
 	met      bool        // node.met when it was sent
 	anew     bool        // the new primary has executed it; see world.old
 }
@@ -191,6 +201,7 @@ func (w *world) clone() *world {
 		w.nodes[i].shared, n.nodes[i].shared = true, true
 		n.nodes[i].callers = slices.Clone(w.nodes[i].callers)
 		n.nodes[i].holds = slices.Clone(w.nodes[i].holds)
+		n.nodes[i].requests, n.nodes[i].failures = slices.Clone(w.nodes[i].requests), slices.Clone(w.nodes[i].failures)
 	}
 	n.mail = slices.Clone(w.mail)
 	n.tokens = maps.Clone(w.tokens)
@@ -271,6 +282,18 @@ func (w *world) step(i int, e core.Event) error {
 				looks = append(looks, &r)
 				continue
 			}
+			if j := f.Edit.Acquire; j != nil {
+				n.requested(w.now, j.Claim)
+			}
+			if v := f.Edit.Release; v != nil {
+				n.requested(w.now, v.Claim)
+			}
+			if f.Op == core.Extend {
+				n.request(claimOf(&cmd).ID).lease = true
+			}
+			if err := n.pausesRight(w.now, e, &cmd); err != nil {
+				return fmt.Errorf("%s: %w", name(i), err)
+			}
 			if f.Op == core.Register {
 				w.ids++
 				f.Session = fmt.Sprint(name(i), w.ids) // see owner
@@ -278,7 +301,18 @@ func (w *world) step(i int, e core.Event) error {
 			}
 			w.letters++
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut, met: n.met})
+		case core.Orphan:
+			n.failures = slices.DeleteFunc(n.failures, func(o failure) bool { return o.id == f.Claim })
+			n.mayRepeat(core.Discard, sessionOf(f.Claim)) // the failed Discard may have been for this claim only
+			n.requested(w.now, driver.Claim{ID: f.Claim, Key: f.Key})
+		case core.SessionLost:
+			if _, begins := e.(core.Close); !n.closing || begins && overdue { // otherwise Close reports what it leaves behind
+				n.sessionEnded(f.Session)
+			}
 		case core.Registered:
+			if f.Session != "" {
+				n.listed, n.unsure = f.Session, false
+			}
 			if f.Session == n.registers { // the answer may have come so late that the session is lost already
 				n.registers = ""
 			}
@@ -308,6 +342,9 @@ func (w *world) step(i int, e core.Event) error {
 			if h.over != 0 && errors.Is(f.Cause, core.ErrClosed) {
 				n.leases = append(slices.Clip(n.leases), h.id)
 			}
+			if r := n.request(h.id); r != nil && h.over != 0 && (errors.Is(f.Cause, core.ErrClosed) || errors.Is(f.Cause, core.ErrLeaseOver)) {
+				r.answered = true // until a release is sent
+			}
 			h.kept, h.seals = 0, 0
 		case *core.Freed:
 			h := n.hold(f.Hold)
@@ -320,6 +357,8 @@ func (w *world) step(i int, e core.Event) error {
 				return fmt.Errorf("%s frees the hold of call %d, which has not sealed the key", name(i), f.Hold.Call)
 			case h.successor != "" && (f.Passed == nil && !h.passed || errors.Is(f.Passed, driver.ErrNotWaiting) && h.passed):
 				return fmt.Errorf("%s reports %v for the successor of call %d, but the successor was granted the key: %v", name(i), f.Passed, f.Hold.Call, h.passed)
+			case errors.Is(f.Err, core.ErrNotReleased) && n.request(h.id) == nil:
+				return fmt.Errorf("%s frees the hold of call %d with %w, but the store has answered that it has released it", name(i), f.Hold.Call, f.Err)
 			}
 			h.freed = true
 			if f.Err != nil {
@@ -337,10 +376,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.As(f.Err, new(*core.NotReleasedError)) {
 				n.unfreed = true
 			}
-			if _, begins := e.(core.Close); begins && overdue {
-				continue // the session had been lost
-			}
-			if err := w.closeSays(i, session, f.Err); err != nil {
+			if err := w.closeSays(i, f.Err); err != nil {
 				return err
 			}
 		}
@@ -351,6 +387,9 @@ func (w *world) step(i int, e core.Event) error {
 	for _, h := range n.holds {
 		if h.stalls != 0 && h.stalls <= w.now && h.ended == 0 && h.users > 0 {
 			return fmt.Errorf("%s has not ended the hold of call %d, whose limit for progress is over: %+v", name(i), h.call.Call, h)
+		}
+		if h.over != 0 && h.over <= w.now && h.ended == 0 && h.users > 0 {
+			return fmt.Errorf("%s has not ended the lease of call %d, which is over: %+v", name(i), h.call.Call, h)
 		}
 		if h.deleted != 0 && h.watchedBy(n.core.Session()) && h.ended == 0 && h.users > 0 && !n.cut && w.now > n.findsOutBy(w.cfg, &h) {
 			return fmt.Errorf("%s has not ended the hold of call %d, although somebody deleted the key's record at %v: %+v", name(i), h.call.Call, h.deleted, h)
@@ -376,35 +415,6 @@ func (n *node) maySleep(now core.Instant, e core.Event, effects bool) error {
 	}
 	if n.idle++; n.idle > 100 {
 		return fmt.Errorf("%d Ticks in a row have had no effect, and the next is due at %v", n.idle, n.core.Next())
-	}
-	return nil
-}
-
-// closeSays checks that the result of Close is true for the session and its holds, or for the registration under way.
-func (w *world) closeSays(i int, session string, err error) error {
-	if session == "" {
-		session = w.nodes[i].registers
-	}
-	// A Register may be executed more than an attempt's time after it was sent, but Close does not count on that.
-	if n := &w.nodes[i]; session == n.registers && w.now >= n.registered.Add(w.cfg.Attempt+w.cfg.TTL) {
-		return nil
-	}
-	r, known := w.store.sessions[session]
-	if !known || r.expired || session == w.nodes[i].registers && !w.store.now(w.now).Before(r.at.Add(r.ttl)) {
-		return nil
-	}
-	if !errors.Is(err, core.ErrNotUnregistered) {
-		return fmt.Errorf("the Close of %s returned %v, but its session is still registered", name(i), err)
-	}
-	var e *core.NotReleasedError
-	errors.As(err, &e)
-	for _, h := range w.nodes[i].holds {
-		key := w.store.keys[h.call.Key]
-		there, holds := key.Holder(h.id)
-		again := there.Token > h.token // after the release, a copy of the request made the claim join again, and the process does not know that
-		if holds && !again && there.Until.IsZero() && there.Session == session && (e == nil || !slices.Contains(e.Keys, h.call.Key)) {
-			return fmt.Errorf("the Close of %s returned %v, but the store still has its claim: key %s, claim %s", name(i), err, h.call.Key, h.id)
-		}
 	}
 	return nil
 }
@@ -582,9 +592,12 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 		t.exclusive = d.Token
 	}
 	w.tokens[a.Key] = t
+	if r := n.request(d.Request.ID); r != nil {
+		r.delivered = true
+	}
 	h := hold{call: a, claim: d.Claim, id: d.Request.ID, token: d.Token, users: 1}
 	if a.Lease > 0 {
-		h.over = n.extended.Add(w.cfg.Hold(a.Lease))
+		h.over = n.extended.Add(lasts(w.cfg, a.Lease))
 	}
 	if deleted {
 		h.deleted = w.now
@@ -628,7 +641,7 @@ func (w *world) protected(i int, h *hold) bool {
 	case n.dead, h.deleted != 0:
 		return false
 	case h.ended != 0:
-		return w.now.Sub(h.ended) < w.cfg.Grace
+		return w.now < w.graceEnds(h)
 	case n.frozen && h.over != 0:
 		return w.now < h.over
 	case n.frozen:
@@ -789,7 +802,7 @@ func (w *world) actions(fair bool, all list) list {
 		w.breakActions(&all)
 	}
 	if !fair && w.steps > 0 {
-		d := -w.cfg.Margin * 9 / 10
+		d := -w.leastMargin() * 9 / 10
 		if w.store.skew < 0 {
 			d = -w.store.skew
 		}
@@ -821,7 +834,7 @@ func (w *world) actions(fair bool, all list) list {
 	}
 	if next, ok := w.nextTime(); ok {
 		all.add("%s pass", next.Sub(w.now).String(), func(w *world) error {
-			if err := errors.Join(w.freedByDeaths(next), w.overlooked(next)); err != nil {
+			if err := w.inTime(next); err != nil {
 				return err
 			}
 			w.now = next
@@ -831,6 +844,19 @@ func (w *world) actions(fair bool, all list) list {
 	return all
 }
 
+// leastMargin returns the shortest margin of the session and of the leases.
+func (w *world) leastMargin() time.Duration {
+	least := w.cfg.Margin
+	for i := range w.nodes {
+		for _, o := range w.nodes[i].callers {
+			if d := o.want.Lease; d > 0 {
+				least = min(least, marginOf(w.cfg, d))
+			}
+		}
+	}
+	return least
+}
+
 // nodeActions adds what can happen in a process.
 func (w *world) nodeActions(i int, fair bool, all *list) {
 	n := &w.nodes[i]
@@ -838,6 +864,9 @@ func (w *world) nodeActions(i int, fair bool, all *list) {
 		all.rarely("%s goes on after a freeze", name(i), func(w *world) error {
 			for _, j := range w.processOf(i) {
 				w.nodes[j].frozen = false
+				for f := range w.nodes[j].failures {
+					w.nodes[j].failures[f].at = 0
+				}
 			}
 			for _, j := range w.processOf(i) {
 				if err := w.step(j, core.Tick{}); err != nil {
@@ -968,7 +997,10 @@ func (w *world) breakActions(all *list) {
 			v := driver.Revocation{Key: key, Claim: h.Claim}
 			all.rarely("somebody asks for %s", key, func(w *world) error {
 				w.breaks--
-				notices, _ := w.store.revoke(h.Session, v)
+				notices, err := w.store.revoke(h.Session, v)
+				if err == nil {
+					w.revoked(v.Claim)
+				}
 				w.notify(notices)
 				return nil
 			})
@@ -1008,13 +1040,12 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 	case !l.answered && w.now >= l.sent.Add(w.cfg.Attempt):
 		if !frozen {
 			all.add("%s times out", what, func(w *world) error {
-				l := &w.mail[m]
-				l.answered = true
-				id, node := l.command.ID, l.node
+				w.mail[m].answered = true
+				l := w.mail[m]
 				if l.executed {
 					w.drop(m)
 				}
-				return w.step(node, &core.Reply{Command: id, Lost: true, Err: errTimeout})
+				return w.answer(&l, &core.Reply{Lost: true, Err: errTimeout})
 			})
 		}
 		if l.reply != nil && !frozen && w.now == l.sent.Add(w.cfg.Attempt) {
@@ -1059,7 +1090,7 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 				if l.command.Op == core.Register {
 					w.nodes[l.node].registers = ""
 				}
-				return w.step(l.node, &core.Reply{Command: l.command.ID, Err: driver.ErrRefused})
+				return w.answer(&l, &core.Reply{Err: driver.ErrRefused})
 			})
 		}
 	}
@@ -1078,8 +1109,9 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 			w.faults--
 			return w.execute(m, false)
 		})
-		if !l.copies {
-			all.rarely("%s will come twice", what, func(w *world) error { w.faults--; w.mail[m].copies = true; return nil })
+		if l.copies < w.copies {
+			times := []string{"twice", "three times"}[l.copies]
+			all.rarely("%s will come "+times, what, func(w *world) error { w.faults--; w.mail[m].copies++; return nil })
 		}
 		if w.atOnce(l) {
 			all.rarely("%s is executed, and its reply is delayed", what, func(w *world) error {
@@ -1210,7 +1242,7 @@ func (w *world) atOnce(l *letter) bool {
 func (w *world) execute(m int, replies bool) error {
 	l := &w.mail[m]
 	var r core.Reply
-	at := w.atOnce(l) && replies && !l.late && !l.copies
+	at := w.atOnce(l) && replies && !l.late && l.copies == 0
 	if l.command.Op == core.Notify {
 		w.notify(l.command.Notices)
 		l = &w.mail[m]
@@ -1226,7 +1258,7 @@ func (w *world) execute(m int, replies bool) error {
 	}
 	l.anew = w.old != nil
 	r.Command, r.Session = l.command.ID, l.command.Session
-	r.State.Final = w.store.final && !l.copies
+	r.State.Final = w.store.final && l.copies == 0
 	if v := l.command.Edit.Release; v != nil && v.Successor != "" && r.Found {
 		k := w.store.keys[v.Claim.Key]
 		for h := range w.nodes[l.node].holds {
@@ -1235,18 +1267,13 @@ func (w *world) execute(m int, replies bool) error {
 			}
 		}
 	}
-	if l.command.Op == core.Revoke {
-		for i := range w.nodes {
-			for h := range w.nodes[i].holds {
-				if h := &w.nodes[i].holds[h]; h.id == l.command.Revoked[0].Claim {
-					h.kept = 0
-				}
-			}
-		}
+	if l.command.Op == core.Revoke && r.Err == nil {
+		w.revoked(l.command.Revoked[0].Claim)
 	}
 	switch {
-	case l.copies: // this was the first copy; the second may arrive at any time from now on
-		l.copies, l.late = false, true
+	case l.copies > 0: // the next copy may arrive at any time from now on
+		l.copies--
+		l.late = true
 		if !l.answered && replies {
 			l.answered = true
 			w.letters++
@@ -1271,6 +1298,20 @@ func (w *world) execute(m int, replies bool) error {
 	return nil
 }
 
+// revoked records that the store has recorded a revocation of the claim.
+func (w *world) revoked(claim string) {
+	for i := range w.nodes {
+		for h := range w.nodes[i].holds {
+			if h := &w.nodes[i].holds[h]; h.id == claim {
+				h.kept = 0
+				if h.wanted == 0 {
+					h.wanted = w.now
+				}
+			}
+		}
+	}
+}
+
 // arrive delivers the reply of a letter.
 func (w *world) arrive(m int) error {
 	l := w.mail[m]
@@ -1280,7 +1321,16 @@ func (w *world) arrive(m int) error {
 	if l.command.Op == core.Extend {
 		n.extendAnswered(w, &l)
 	}
-	return w.step(l.node, l.reply)
+	return w.answer(&l, l.reply)
+}
+
+// answer passes the answer to a letter's command to its sender.
+func (w *world) answer(l *letter, r *core.Reply) error {
+	r.Command = l.command.ID
+	n := &w.nodes[l.node]
+	n.learns(w.now, l.command.Command, r)
+	n.counts(w.now, l.command.Command, r)
+	return w.step(l.node, r)
 }
 
 // extendAnswered records what the answer to an Extend means for the hold of its lease, or for the hold that begins with it.
@@ -1297,7 +1347,7 @@ func (n *node) extendAnswered(w *world, l *letter) {
 		}
 	case l.reply.Err == nil:
 		if h := &n.holds[i]; h.ended == 0 && h.over > w.now {
-			h.over = max(h.over, l.sent.Add(w.cfg.Hold(c.Lease)))
+			h.over = max(h.over, l.sent.Add(lasts(w.cfg, c.Lease)))
 		}
 	}
 }
@@ -1531,7 +1581,7 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 		}
 		for _, h := range n.holds {
 			if h.users > 0 && h.ended != 0 {
-				earlier(h.ended.Add(w.cfg.Grace))
+				earlier(w.graceEnds(&h))
 			}
 			if n.frozen && h.over != 0 {
 				earlier(h.over)
@@ -1711,6 +1761,12 @@ func (w *world) closedByNobody() bool {
 
 // owner returns the process that has or had the session with the given id.
 func (w *world) owner(session string) *node { return &w.nodes[session[0]-'A'] }
+
+// sessionOf returns the session of a claim, given its id.
+func sessionOf(claim string) string {
+	session, _, _ := strings.Cut(claim, ".")
+	return session
+}
 
 // hangs reports whether some caller with a limit for progress holds the key and will not unlock it now.
 func (w *world) hangs() bool {
