@@ -39,9 +39,10 @@ const hurryLanes = 1024
 
 // unreleased is a claim that the store may still have after Close.
 type unreleased struct {
-	key string
-	end endOf
-	why error
+	claim uint64
+	key   string
+	end   endOf
+	why   error
 }
 
 // endOf is when the store frees a claim that was not released.
@@ -148,7 +149,7 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	if c.closing == nil {
 		return
 	}
-	u := unreleased{key: cl.request.Key, why: why}
+	u := unreleased{claim: cl.number, key: cl.request.Key, why: why}
 	switch {
 	case cl.fixed() && (cl.extends > 0 || !cl.until.IsZero()): // otherwise the lease has no end yet and ends with its session
 		u.end = byItself
@@ -158,13 +159,21 @@ func (c *Core) noteUnreleased(cl *claim, why error) {
 	c.closing.notReleased = append(c.closing.notReleased, u)
 }
 
+// noteReleased records, for Close's error, that the store has released the claim after all: Close had given up its release,
+// and then the claim was shown again.
+func (c *Core) noteReleased(cl *claim) {
+	if cg := c.closing; cg != nil {
+		cg.notReleased = slices.DeleteFunc(cg.notReleased, func(u unreleased) bool { return u.claim == cl.number })
+	}
+}
+
 // noteUndoable records, for Close's error, the keys whose early release a fail-over may still undo. Once the session is
 // unregistered, the store frees them nevertheless.
 func (c *Core) noteUndoable(cause error) {
 	cg := c.closing
 	for i := range c.past {
 		if p := &c.past[i]; cg != nil && p.applied != (driver.OpTime{}) {
-			cg.notReleased = append(cg.notReleased, unreleased{key: p.key, why: cmp.Or(cg.listed, cause)})
+			cg.notReleased = append(cg.notReleased, unreleased{claim: p.number, key: p.key, why: cmp.Or(cg.listed, cause)})
 		}
 	}
 }

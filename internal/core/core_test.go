@@ -597,6 +597,20 @@ func TestCloseAfterAnEarlyRelease(t *testing.T) {
 	}
 }
 
+// Close does not name a key whose release it had given up, if the claim was shown again and then released.
+func TestCloseAfterALaterRelease(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.done(1)
+	r.answer("Release", core.Reply{Err: driver.ErrRefused})
+	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.1", Token: 1 << 40}}})
+	r.answer("Release", core.Reply{Found: true})
+	r.step(core.Hurry{})
+	r.answer("Unregister", core.Reply{Lost: true})
+	r.says("after Unregister", "Closed, not unregistered")
+}
+
 // A lease whose end was never set ends with its session: after an Unregister the store no longer has the lease, even if
 // earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {

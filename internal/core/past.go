@@ -30,6 +30,7 @@ const (
 func (c *Core) leaveStore(cl *claim, x *args) {
 	cl.refused = nil
 	if x.cause == nil {
+		c.noteReleased(cl)
 		x.cause = cl.lostBy
 	}
 	c.settled(cl, x.cause)
