@@ -98,7 +98,7 @@ func (n *node) mayRepeat(op core.Op, id string) {
 func (n *node) pausesRight(now core.Instant, e core.Event, c *core.Command) error {
 	i := n.failure(purpose(c))
 	_, ticks := e.(core.Tick)
-	if i < 0 || n.failures[i].at == 0 || n.hurried || !ticks && c.Op != core.Heartbeat {
+	if i < 0 || n.failures[i].at == 0 || n.hurried || !ticks && c.Op != core.Heartbeat || c.Op == core.Discard && n.orphans { // an orphan need not be discarded any more
 		return nil
 	}
 	f := &n.failures[i]

@@ -22,7 +22,7 @@ type world struct {
 	eager   bool // no time passes while a caller can still lock
 	prompt  bool // nothing delays commands, answers or a process
 	fifo    bool // no waiter goes ahead of others
-	copies  int  // how many copies of a command may arrive after the first
+	thrice  bool // a command may come three times
 	keeps   bool // keys that are kept stay kept, because nobody revokes them and the store's clock does not step
 	now     core.Instant
 	store   store
@@ -89,6 +89,7 @@ type node struct {
 	leases     []string     // claims of leases that were held when it closed or hurried; the store frees these leases only when they expire
 	failures   []failure    // the commands that have failed and may be sent again: see pausesRight
 	unread     int          // number of readings that have failed
+	orphans    bool         // it has released a claim that it did not know
 	unfreed    bool         // its Close has returned an error because it could not release everything
 	requests   []request    // the claims that the store may have, as far as its process can know
 	listed     string       // the session that the store may list, as far as its process can know; "": none, but see unsure
@@ -174,7 +175,7 @@ type letter struct {
 	executed bool        // it was executed or lost; at most its reply can still arrive
 	reply    *core.Reply // on its way to the sender
 	late     bool        // time may pass before it arrives
-	copies   int         // after it was executed, it will arrive that often
+	copies   int         // how often it will arrive again after it was executed
 	met      bool        // node.met when it was sent
 	anew     bool        // the new primary has executed it; see world.old
 }
@@ -303,7 +304,7 @@ func (w *world) step(i int, e core.Event) error {
 			w.mail = append(w.mail, letter{number: w.letters, node: i, command: f, sent: w.now, executed: n.cut, met: n.met})
 		case core.Orphan:
 			n.failures = slices.DeleteFunc(n.failures, func(o failure) bool { return o.id == f.Claim })
-			n.mayRepeat(core.Discard, sessionOf(f.Claim)) // the failed Discard may have been for this claim only
+			n.orphans = true
 			n.requested(w.now, driver.Claim{ID: f.Claim, Key: f.Key})
 		case core.SessionLost:
 			if _, begins := e.(core.Close); !n.closing || begins && overdue { // otherwise Close reports what it leaves behind
@@ -1109,9 +1110,11 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 			w.faults--
 			return w.execute(m, false)
 		})
-		if l.copies < w.copies {
-			times := []string{"twice", "three times"}[l.copies]
-			all.rarely("%s will come "+times, what, func(w *world) error { w.faults--; w.mail[m].copies++; return nil })
+		if l.copies == 0 {
+			all.rarely("%s will come twice", what, func(w *world) error { w.faults--; w.mail[m].copies = 1; return nil })
+			if w.thrice {
+				all.rarely("%s will come three times", what, func(w *world) error { w.faults--; w.mail[m].copies = 2; return nil })
+			}
 		}
 		if w.atOnce(l) {
 			all.rarely("%s is executed, and its reply is delayed", what, func(w *world) error {
