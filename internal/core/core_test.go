@@ -604,7 +604,7 @@ func TestCloseAfterALaterRelease(t *testing.T) {
 	r.step(core.Close{})
 	r.done(1)
 	r.answer("Release", core.Reply{Err: driver.ErrRefused})
-	r.step(core.NoticesDue{Notices: []driver.Notice{{Type: driver.NoticeGrant, Session: "s", Key: "k", Claim: "s.1", Token: 1 << 40}}})
+	r.grants("s.1", 1<<40)
 	r.answer("Release", core.Reply{Found: true})
 	r.step(core.Hurry{})
 	r.answer("Unregister", core.Reply{Lost: true})
