@@ -25,8 +25,8 @@ type Notice struct {
 type NoticeType int
 
 const (
-	// NoticeReady is never sent. Listen calls f with it to report that it receives everything sent from now on. Waiters
-	// must then request their claims again, because earlier notices may have been missed.
+	// NoticeReady is never sent. Listen calls f with it to report that it receives everything sent from now on. Earlier
+	// notices may have been missed, so the session must then find out which of its waiting claims have been granted.
 	NoticeReady NoticeType = iota + 1
 
 	// NoticeGrant: the claim was granted, with the token.

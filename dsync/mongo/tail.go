@@ -31,7 +31,7 @@ const (
 	// If the server ends a cursor, the next cursor is opened at once, unless the server ended an earlier one less than
 	// tailPause ago. In that case the tail breaks, and its caller waits before it listens again. With a PrimaryWatch, a
 	// cursor younger than tailPause is kept even if there is a new primary, because each change of the primary makes
-	// every waiter request again.
+	// waiters request again, or their session read their keys.
 	tailPause = time.Second
 
 	// wholeCollection is more notices than a collection can have.
@@ -104,7 +104,7 @@ func (t *tail) follow(ctx context.Context, f func(driver.Notice)) error {
 			return err
 		}
 		if missed || gap || t.member != member { // a fail-over can lose notices
-			f(driver.Notice{Type: driver.NoticeReady}) // waiters request again, so they don't need t.fresh
+			f(driver.Notice{Type: driver.NoticeReady}) // waiters learn of their grants by requests or readings, so they don't need t.fresh
 		} else {
 			for _, n := range t.fresh {
 				f(n)

@@ -137,7 +137,8 @@
 // Any command that makes room for a claim also grants it: a release, a command that drops expired sessions, or the
 // request itself. The session whose command made the grant notifies the waiter with a [driver.Notice], once the command
 // cannot be rolled back. A notice may be lost, late, repeated or out of order. So every waiter also requests again from
-// time to time, and when a session ahead of it has expired.
+// time to time, when a session ahead of it has expired, and when the listener may have missed notices. If many wait
+// then, the Core reads their keys, many per command, and only those that were granted request again.
 //
 // Only sessions may change a key's record. If anything else changes it, the holder must find out. So after every
 // acknowledged heartbeat the Core reads some of the held keys, in rotation. It compares each received state of a held
@@ -160,7 +161,7 @@
 //	break.go     the Break: a wait for others to give up a key
 //	wait.go      while it waits in the store's queue: polls, and sessions ahead that may have lapsed
 //	hold.go      while it is held: the hold's end, hand-offs, lingering
-//	look.go      readings of what is held, in case somebody deletes its record
+//	look.go      readings of what is held, in case somebody deletes its record, and of what many claims wait for
 //	release.go   while it leaves: its release
 //	past.go      when it has left: past claims, their discards, claims that appear again
 //	others.go    what is known of other sessions

@@ -170,8 +170,9 @@ func (c *Core) observed() *Command {
 	return &Command{Op: Announce, Session: c.session.id, Observed: keys[:n], Seq: l.changes}
 }
 
-// listenerBroken schedules another listener, unless the store can't notify. A new listener makes every waiter request
-// again. So the pause before the next listener grows with each failure, unless the broken listener had run for a while.
+// listenerBroken schedules another listener, unless the store can't notify. A new listener makes waiters request again,
+// or looks read their keys. So the pause before the next listener grows with each failure, unless the broken listener
+// had run for a while.
 func (c *Core) listenerBroken(unsupported bool) {
 	l := &c.listener
 	if l.state = silent; unsupported {
@@ -215,8 +216,9 @@ func (c *Core) listenerReady() {
 	}
 }
 
-// awaitsGrant reports whether the claim waits for nothing but its grant, which a look can show. A claim for a tick also
-// waits for an earlier tick's seal, a claim with First and a Break for holders to revoke.
+// awaitsGrant reports whether a look is enough for the claim, because it waits for its grant. A claim for a tick also waits
+// for seals; a claim with First, or a Break, must learn of other holders to revoke them. A look does not show the end of a
+// lease ahead either: if that notice was missed, the next poll finds out.
 func (c *Core) awaitsGrant(cl *claim) bool {
 	return cl.request.Tick == 0 && !cl.request.First && !c.breaks(cl, nil)
 }

@@ -14,9 +14,9 @@ import (
 // reads some of the keys that it holds, in rotation. [Core.missing] explains when the session concludes that the store
 // has really lost a claim.
 //
-// A look also finds out whether claims that wait have been granted their keys: see [Core.listenerReady]. Such a claim
-// is in doubt until a look that follows the next heartbeat has read its key, because a deposed primary would not show
-// the grant. The looks follow each other until the last of these keys was read.
+// If many claims wait when notices may have been missed, looks also find out which of them have been granted: see
+// [Core.listenerReady]. Such a claim is in doubt until a look that follows another heartbeat has read its key, because a
+// deposed primary would not show the grant. The looks follow each other until the last of these keys has been read.
 type looks struct {
 	keys   []string // keys that the look under way reads; nil: none is under way
 	at     Instant  // when that look was sent
@@ -35,8 +35,8 @@ func (c *Core) watched(cl *claim) bool {
 	return cl != nil && cl.state.in(held|lingering) && cl.request.Session == c.session.id
 }
 
-// unread reports whether the claim, which is in doubt, waits, and a look can now show whether it has been granted the
-// key.
+// unread reports whether the claim, which is in doubt, waits, and a look that begins now can show whether it has been
+// granted.
 func (c *Core) unread(cl *claim) bool { return cl.state == waiting && cl.doubted <= c.session.acked }
 
 // looksFor reports whether a look that begins now is about the claim, which is in doubt.
@@ -79,7 +79,7 @@ func (c *Core) look() {
 }
 
 // looked handles the reply to a look. If the look failed, the next heartbeat starts another. While a claim is in doubt, that
-// heartbeat comes after a pause: the holder of the claim should not wait for a whole heartbeat interval.
+// heartbeat comes after a pause: the caller of the claim should not wait for a whole heartbeat interval.
 func (c *Core) looked(s *sent, r *Reply) {
 	if s.Session != c.session.id {
 		return
@@ -109,7 +109,7 @@ func (c *Core) looked(s *sent, r *Reply) {
 			switch cl := c.claims[n]; {
 			case cl.state == waiting && cl.doubted > 0 && cl.doubted <= l.acked:
 				cl.doubted = 0
-				if st == nil || shown[cl.request.ID] != nil {
+				if st == nil || shown[cl.request.ID] != nil { // without a record, nobody waits
 					c.then(cl, wake, args{})
 				}
 			case !c.watched(cl) || cl.granted >= l.at:
