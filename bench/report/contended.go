@@ -17,7 +17,7 @@ func (r *report) contended(ctx context.Context) ([]row, error) {
 	if err != nil {
 		return nil, err
 	}
-	granted, err := r.contest(ctx, row{name: name + ", with `HandOffTime: -1`", unit: unit, can: []column{one, three}},
+	granted, err := r.contest(ctx, row{name: "the same, with `HandOffTime: -1`", unit: unit, can: []column{one, three}},
 		withoutHandOff, processes, goroutines)
 	return []row{handedOff, granted}, err
 }

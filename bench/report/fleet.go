@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,15 +45,14 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 		}
 		return []row{line}, nil
 	}
-	var rows []row
+	var failed error
+	var rows, grants, memories []row
 	for _, size := range r.effort.fleets {
 		n := size.sessions
 		f, err := r.fleetOf(ctx, size)
 		if err != nil {
-			return rows, fmt.Errorf("%v: %w", size, err)
-		}
-		line := func(what, unit, ratio, raw string) {
-			rows = append(rows, row{name: fmt.Sprintf("%v: %s", size, what), unit: unit}.put(one, ratio, raw))
+			failed = fmt.Errorf("%v: %w", size, err)
+			break
 		}
 		load := func(what string, l load) row {
 			return row{name: what, unit: "cores, ms/s, connections"}.put(one,
@@ -64,13 +64,15 @@ func (r *report) fleet(ctx context.Context) ([]row, error) {
 			waiting = fmt.Sprintf("%d waiting", size.waiting)
 		}
 		rows = append(rows, joined(size.String(),
-			load("idle", f.idle), load(waiting, f.waiting), load(fmt.Sprintf("%d releases/s", fleetReleases), f.busy)))
-		line("release to grant", "median", milliseconds(f.took.Median()),
-			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max())))
-		line("memory", "KiB, own process and server", fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
-			fmt.Sprintf("%d and %d", f.client, f.server))
+			load("idle", f.idle), load(waiting, f.waiting), load(fmt.Sprintf("%d releases/s", fleetReleases), f.busy))...)
+		grants = append(grants, row{name: strconv.Itoa(n), unit: "median"}.put(one, milliseconds(f.took.Median()),
+			fmt.Sprintf("%d releases, p50 %s, p99 %s, max %s", len(f.took), milliseconds(f.took.Median()), milliseconds(f.took.Percentile(99)), milliseconds(f.took.Max()))))
+		memories = append(memories, row{name: strconv.Itoa(n), unit: "KiB"}.put(one, fmt.Sprintf("%d and %d", f.client>>10, f.server>>10),
+			fmt.Sprintf("%d and %d", f.client, f.server)))
 	}
-	return rows, nil
+	rows = append(rows, joined("Fleets, release to grant", grants...)...)
+	rows = append(rows, joined("Fleets, memory for each session, own process and server", memories...)...)
+	return rows, failed
 }
 
 // A load is what the server did during one interval.

@@ -3,24 +3,26 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 )
 
 // handOff measures the time from a call of Unlock until another process has the key,
 // relative to a raw write and its notice.
 func (r *report) handOff(ctx context.Context) (rows []row, err error) {
+	const name = "Hand-off between processes"
 	for _, n := range r.effort.rings {
 		ps, end, err := r.players(ctx, mutexes, everywhere...)
 		if err != nil {
-			return rows, err
+			return joined(name, rows...), err
 		}
-		line, err := r.ring(ctx, row{name: fmt.Sprintf("Hand-off between %d processes", n), unit: "a raw write and its notice"}, n, ps)
+		line, err := r.ring(ctx, row{name: strconv.Itoa(n), unit: "a raw write and its notice"}, n, ps)
 		end()
 		if err != nil {
-			return rows, err
+			return joined(name, rows...), err
 		}
 		rows = append(rows, line)
 	}
-	return rows, nil
+	return joined(name, rows...), nil
 }
 
 // ring returns the line with the players' figures for n processes.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,22 +15,34 @@ import (
 )
 
 // keys measures the goroutines of one process that lock and unlock many keys, each key once. Nobody has used the keys
-// before, or another process has used each key once. Each cell has the elapsed time, the server's CPU time, and the
-// 99th percentile of Lock and Unlock, each relative to two raw writes of as many documents by as many goroutines, which
-// take turns with this.
+// before, or another process has used each key once. The rows are the elapsed time, the server's CPU time, and the 99th
+// percentile of Lock and Unlock, each relative to two raw writes of as many documents by as many goroutines, which take
+// turns with this. Each cell has a figure for each number of goroutines.
 func (r *report) keys(ctx context.Context) ([]row, error) {
 	var rows []row
-	for _, used := range []bool{false, true} {
+	for _, kind := range []string{"new", "used"} {
+		var took, cpu, tail []row // one for each number of goroutines
+		var err error
 		for _, n := range r.effort.goroutines {
-			line, err := r.keysOf(ctx, used, n)
-			if err != nil {
-				return rows, err
+			var f keysFigures
+			if f, err = r.keysOf(ctx, kind == "used", n); err != nil {
+				break
 			}
-			rows = append(rows, line)
+			took, cpu, tail = append(took, f.took), append(cpu, f.cpu), append(tail, f.p99)
+		}
+		name := fmt.Sprintf("%d %s keys, ", r.effort.keys, kind)
+		rows = append(rows, joined(name+"time by goroutines", took...)...)
+		rows = append(rows, joined(name+"server's CPU by goroutines", cpu...)...)
+		rows = append(rows, joined(name+"p99 by goroutines", tail...)...)
+		if err != nil {
+			return rows, err
 		}
 	}
 	return rows, nil
 }
+
+// keysFigures are the figures for one number of goroutines, which is the rows' name.
+type keysFigures struct{ took, cpu, p99 row }
 
 // A keysPart is a part of a column's measurement: Lock and Unlock, or raw writes. prepare is called for each key before
 // the measured call of do; it may be nil.
@@ -40,20 +53,14 @@ type keysPart struct {
 	each      measure.Sample
 }
 
-func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (row, error) {
-	kind := "new"
-	if used {
-		kind = "used"
-	}
-	line := row{
-		name: fmt.Sprintf("%d %s keys, %d goroutines: time of Lock and Unlock; server's CPU time; p99", r.effort.keys, kind, goroutines),
-		unit: "two raw writes",
-	}
+func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (f keysFigures, err error) {
 	ps, end, err := r.players(ctx, mutexes, one, three, mongoLock)
 	if err != nil {
-		return line, err
+		return f, err
 	}
 	defer end()
+	line := row{name: strconv.Itoa(goroutines), unit: "two raw writes"}
+	f = keysFigures{line, line, line}
 	locks, writes := make(map[column]*keysPart), make(map[column]*keysPart)
 	var parts []func(turn int) error
 	add := func(c column, part *keysPart) {
@@ -61,7 +68,7 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (row, er
 	}
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
-			return line, fmt.Errorf("%v: %w", p.column, err)
+			return f, fmt.Errorf("%v: %w", p.column, err)
 		}
 		locker := func() (func(context.Context, string) error, error) {
 			process, err := p.system.Open(ctx)
@@ -79,11 +86,11 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (row, er
 		}
 		part := &keysPart{}
 		if part.do, err = locker(); err != nil {
-			return line, err
+			return f, err
 		}
 		if used {
 			if part.prepare, err = locker(); err != nil {
-				return line, err
+				return f, err
 			}
 		}
 		locks[p.column] = part
@@ -101,7 +108,7 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (row, er
 	for turn := range keyTurns + 1 {
 		for _, i := range rand.Perm(len(parts)) {
 			if err := parts[i](turn); err != nil {
-				return line, err
+				return f, err
 			}
 		}
 	}
@@ -114,11 +121,11 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (row, er
 		if len(r.lab.pids[c]) > 0 {
 			cpu = ratio(part.cpu, unit.cpu)
 		}
-		line = line.put(c, fmt.Sprintf("%s; %s; %s", ratio(part.took, unit.took), cpu, ratio(part.each.Percentile(99), unit.each.Percentile(99))),
-			fmt.Sprintf("%.2f s / %.2f s; %.2f s / %.2f s; %s / %s", part.took.Seconds(), unit.took.Seconds(), part.cpu.Seconds(), unit.cpu.Seconds(),
-				milliseconds(part.each.Percentile(99)), milliseconds(unit.each.Percentile(99))))
+		f.took = f.took.put(c, ratio(part.took, unit.took), fmt.Sprintf("%.2f s / %.2f s", part.took.Seconds(), unit.took.Seconds()))
+		f.cpu = f.cpu.put(c, cpu, fmt.Sprintf("%.2f s / %.2f s", part.cpu.Seconds(), unit.cpu.Seconds()))
+		f.p99 = f.p99.put(c, ratio(p99(part.each), p99(unit.each)), milliseconds(p99(part.each))+by(p99, unit.each))
 	}
-	return line, nil
+	return f, nil
 }
 
 // keyTurns is the number of turns that the keys are divided among. One more turn warms up.

@@ -13,9 +13,10 @@ import (
 func (r *report) lockUnlock(ctx context.Context) ([]row, error) {
 	var rows []row
 	add := func(name string, can []column, took map[column]measure.Sample, u units) {
-		line := row{name: name, unit: "two raw writes", can: can}
-		tail := row{name: name + ": p99", unit: "p99 of two raw writes", can: can}
-		rows = append(rows, line.compared(median, took, u), tail.compared(p99, took, u))
+		line := row{unit: "two raw writes", can: can}
+		half, tail := line.compared(median, took, u), line.compared(p99, took, u)
+		half.name, tail.name = "median", "p99"
+		rows = append(rows, joined(name, half, tail)...)
 	}
 	for _, part := range []struct {
 		name  string

@@ -25,6 +25,6 @@ func (r *report) memory(context.Context) ([]row, error) {
 	bytes := func(name string, b float64) row {
 		return row{name: name, unit: "bytes each"}.put(one, fmt.Sprintf("%.0f", b), fmt.Sprintf("%.0f B", b))
 	}
-	return []row{joined(fmt.Sprintf("Memory of %d on the store in memory, stacks included", n),
-		bytes("held locks", held), bytes("goroutines waiting for one key", same), bytes("for keys of their own", own))}, nil
+	return joined(fmt.Sprintf("Memory of %d on the store in memory, stacks included", n),
+		bytes("held locks", held), bytes("goroutines waiting for one key", same), bytes("for keys of their own", own)), nil
 }

@@ -55,14 +55,15 @@ func (r *report) overAgent(ctx context.Context) ([]row, error) {
 		return nil, err
 	}
 	line := func(what string, took map[column]measure.Sample) row {
-		line := row{name: "Lock over an agent, " + what + ": by how much it takes longer", unit: "Lock"}
+		line := row{name: what, unit: "Lock"}
 		line = line.compared(median, took, u)
 		for c, s := range took {
 			line.cells[c].ratio = milliseconds(s.Median()-u[c].Median()) + ", " + line.cells[c].ratio
 		}
 		return line
 	}
-	return []row{line("a connection for each request", anew), line("kept connections", kept)}, nil
+	return joined("Lock over an agent, by how much it takes longer",
+		line("a connection for each request", anew), line("kept connections", kept)), nil
 }
 
 // An agentClient is a client of an agent.

@@ -14,7 +14,7 @@ import (
 const plotName = "lock-unlock.svg"
 
 // plotRow is the row of the table that the plot shows.
-const plotRow = "Lock and Unlock, uncontended"
+const plotRow = "Lock and Unlock, uncontended: median; p99"
 
 // plotted holds the two lines of text beside each column's bar.
 var plotted = [columns][2]string{
@@ -41,7 +41,7 @@ func drawPlot(readme string) error {
 
 // plot returns an SVG with a bar for each column that has a figure in the row plotRow of the text. The
 // bar shows the median time of Lock and Unlock, relative to two raw writes. The 99th percentiles are
-// not shown, because their unit differs.
+// not shown, because they are relative to another figure.
 func plot(text string) (string, error) {
 	_, table, ok := strings.Cut(text, tableBegin)
 	table, _, end := strings.Cut(table, tableEnd)
@@ -89,7 +89,7 @@ func plot(text string) (string, error) {
 	return b.String(), nil
 }
 
-// figures returns the cells of the named row of the table, "" for a cell without a figure.
+// figures returns the first figure in each cell of the named row of the table, "" for a cell without one.
 func figures(table, name string) (cells [columns]string, err error) {
 	for line := range strings.Lines(table) {
 		parts := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -101,7 +101,7 @@ func figures(table, name string) (cells [columns]string, err error) {
 		}
 		for c := range cells {
 			if text := strings.TrimSpace(parts[2+c]); text != "–" && text != "not here" {
-				cells[c] = text
+				cells[c], _, _ = strings.Cut(text, ";")
 			}
 		}
 		return cells, nil

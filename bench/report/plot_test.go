@@ -29,10 +29,10 @@ func TestPlotIsOfTheTable(t *testing.T) {
 	}
 }
 
-// Each figure of the row is written beside a bar of proportional length.
+// The first figure of each cell of the row is written beside a bar of proportional length.
 func TestPlot(t *testing.T) {
 	text := tableBegin +
-		"| Lock and Unlock, uncontended | two raw writes | 0.50 | 1.00 | – | 2.00 | not here | 0.25 |\n" + tableEnd
+		"| " + plotRow + " | two raw writes | 0.50; 3.00 | 1.00; 3.00 | – | 2.00; 3.00 | not here | 0.25; 3.00 |\n" + tableEnd
 	svg, err := plot(text)
 	if err != nil {
 		t.Fatal(err)
@@ -78,7 +78,7 @@ func TestPlot(t *testing.T) {
 }
 
 func TestPlotWithoutARow(t *testing.T) {
-	for _, text := range []string{"", tableBegin + tableEnd, tableBegin + "| Lock and Unlock, uncontended | a | 1 |\n" + tableEnd} {
+	for _, text := range []string{"", tableBegin + tableEnd, tableBegin + "| " + plotRow + " | a | 1 |\n" + tableEnd} {
 		if _, err := plot(text); err == nil {
 			t.Errorf("plot(%q) returned no error", text)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,16 +124,30 @@ type row struct {
 // texts say why, or are empty.
 type cell struct{ ratio, raw string }
 
-// joined returns one row that lists the names of all the rows, and their figures in column one. The rows must have the
-// same unit.
-func joined(name string, rows ...row) row {
-	var names, ratios, raws []string
-	for _, r := range rows {
-		c := r.cells[one]
-		names, ratios, raws = append(names, r.name), append(ratios, c.ratio), append(raws, c.raw)
+// joined returns one row that lists the names of all the rows, and in each column their figures. It has the unit and the
+// columns of the first row. If there are no rows, it returns none.
+func joined(name string, rows ...row) []row {
+	if len(rows) == 0 {
+		return nil
 	}
-	return row{name: name + ": " + strings.Join(names, "; "), unit: rows[0].unit}.
-		put(one, strings.Join(ratios, "; "), strings.Join(raws, "; "))
+	all := row{unit: rows[0].unit, can: rows[0].can}
+	var names []string
+	for _, r := range rows {
+		names = append(names, r.name)
+	}
+	all.name = name + ": " + strings.Join(names, "; ")
+	for c := range columns {
+		var ratios, raws []string
+		has := false
+		for _, r := range rows {
+			has = has || r.cells[c] != (cell{})
+			ratios, raws = append(ratios, cmp.Or(r.cells[c].ratio, "–")), append(raws, cmp.Or(r.cells[c].raw, "–"))
+		}
+		if has {
+			all = all.put(c, strings.Join(ratios, "; "), strings.Join(raws, "; "))
+		}
+	}
+	return []row{all}
 }
 
 // put returns a copy of the row in which column c has the given cell.

@@ -161,8 +161,15 @@ func TestTables(t *testing.T) {
 }
 
 func TestJoined(t *testing.T) {
-	got := joined("locks", row{name: "held", unit: "bytes"}.put(one, "1", "1 B"), row{name: "waiting", unit: "bytes"}.put(one, "2", "2 B"))
-	if want := (row{name: "locks: held; waiting", unit: "bytes"}).put(one, "1; 2", "1 B; 2 B"); !reflect.DeepEqual(got, want) {
+	held := row{name: "held", unit: "bytes", can: []column{one, three}}.put(one, "1", "1 B").put(three, "3", "3 B")
+	waiting := row{name: "waiting", unit: "bytes", can: []column{one, three}}.put(one, "2", "2 B")
+	got := joined("locks", held, waiting)
+	want := []row{row{name: "locks: held; waiting", unit: "bytes", can: []column{one, three}}.
+		put(one, "1; 2", "1 B; 2 B").put(three, "3; –", "3 B; –")}
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := joined("nothing"); got != nil {
+		t.Errorf("got %v of no rows, want none", got)
 	}
 }
