@@ -1,6 +1,7 @@
 // Command report measures every figure in the tables of bench/README.md in one run. It prints tables
 // in Markdown: first the ratios and counts, then the times behind them. With -readme, it also
-// replaces the tables in that README and, without -only, redraws lock-unlock.svg beside it.
+// replaces the tables in that README and redraws lock-unlock.svg beside it. With -only, it makes some
+// of the measurements. Then it does not replace the tables: paste the rows that it prints.
 //
 //	go run ./bench/report -readme bench/README.md
 //	go run ./bench/report -draw bench/README.md     # only draw the plot

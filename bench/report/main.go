@@ -17,7 +17,7 @@ func main() {
 	quick := flag.Bool("quick", false, "make few repetitions: this checks that the report works; the figures mean nothing")
 	readme := flag.String("readme", "", "replace the table in this README and the plot in its directory")
 	draw := flag.String("draw", "", "measure nothing; redraw the plot from the table in this README")
-	only := flag.String("only", "", "run only the measurements whose names match this regular expression")
+	only := flag.String("only", "", "run only the measurements whose names match this regular expression, and print their rows")
 	flag.Parse()
 	if *draw != "" {
 		if err := drawPlot(*draw); err != nil {
@@ -25,6 +25,11 @@ func main() {
 			os.Exit(1)
 		}
 		return
+	}
+
+	if *only != "" && *readme != "" {
+		fmt.Fprintln(os.Stderr, "report: -readme replaces all rows, so it needs all measurements; with -only, paste the rows that are printed")
+		os.Exit(2)
 	}
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,7 +55,7 @@ func run(ctx context.Context, quick bool, only, readme string) error {
 	}
 	fmt.Print(r.markdown())
 	if readme != "" && err == nil {
-		if err = replaceTable(readme, r.ratios()); err == nil && only == "" {
+		if err = replaceTable(readme, r.ratios()); err == nil {
 			err = drawPlot(readme)
 		}
 	}
