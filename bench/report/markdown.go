@@ -32,10 +32,10 @@ func (r *report) ratios() string {
 
 const note = `A raw write is one majority ` + "`update {$inc}`" + ` of one document. Figures are ratios of medians (p99: of 99th
 percentiles) of operations that ran in turn in one loop; those of other systems are relative to raw writes on the
-one-member set. mongo-lock is square/mongo-lock, with its indexes and majority writes: its locks have no token and,
-by default, no lease. etcd syncs every write. Redis syncs its log once a second, and its library (redislock) retries
-every 100 ms. PostgreSQL's advisory locks are in memory, without a lease or a token. In hand-offs and contention,
-"processes" are sessions of one process, each with its own client.
+one-member set. mongo-lock has its indexes and majority writes; its locks have no token and, by default, no lease.
+etcd syncs every write. Redis syncs its log once a second, and its library (redislock) retries every 100 ms.
+PostgreSQL's advisory locks are in memory, without a lease or a token. In hand-offs and contention, "processes" are
+sessions of one process, each with its own client.
 `
 
 func (r *report) here() string {
