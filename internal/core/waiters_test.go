@@ -144,7 +144,7 @@ func TestLookForGrantsFollowsAHeartbeat(t *testing.T) {
 		r.says("the look from before", "")
 		r.answer("Heartbeat", core.Reply{})
 		r.says("acknowledged", "Keys")
-		if got := fmt.Sprint(r.sent["Keys"].Keys); got != "[k 3]" {
+		if got := fmt.Sprint(r.sent["Keys"].Keys.Keys); got != "[k 3]" {
 			t.Errorf("the next look reads %s, want [k 3]", got)
 		}
 		r.answer("Keys", core.Reply{States: []driver.State{{Key: "3"}, {Key: "k", Holders: append(held.State.Holders, driver.Holder{Claim: "s.2", Session: "s", Token: 6000})}}})
