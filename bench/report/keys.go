@@ -17,23 +17,24 @@ import (
 // keys measures the goroutines of one process that lock and unlock many keys, each key once. Nobody has used the keys
 // before, or another process has used each key once. The rows are the elapsed time, the server's CPU time, and the 99th
 // percentile of Lock and Unlock, each relative to two raw writes of as many documents by as many goroutines, which take
-// turns with this. Each cell has a figure for each number of goroutines.
+// turns with this. Each cell has a figure for each number of goroutines. For new keys, other rows have the same raw writes
+// in as few commands as can be (see [measure.Raw.WriteTogether]): no lock that needs two writes could cost less.
 func (r *report) keys(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, kind := range []string{"new", "used"} {
-		var took, cpu, tail []row // one for each number of goroutines
+		var locks, together keysRows
 		var err error
 		for _, n := range r.effort.goroutines {
-			var f keysFigures
-			if f, err = r.keysOf(ctx, kind == "used", n); err != nil {
+			var l, t keysRows
+			if l, t, err = r.keysOf(ctx, kind == "used", n); err != nil {
 				break
 			}
-			took, cpu, tail = append(took, f.took), append(cpu, f.cpu), append(tail, f.p99)
+			locks, together = locks.and(l), together.and(t)
 		}
-		name := fmt.Sprintf("%d %s keys, ", r.effort.keys, kind)
-		rows = append(rows, joined(name+"time by goroutines", took...)...)
-		rows = append(rows, joined(name+"server's CPU by goroutines", cpu...)...)
-		rows = append(rows, joined(name+"p99 by goroutines", tail...)...)
+		rows = append(rows, locks.named(fmt.Sprintf("%d %s keys", r.effort.keys, kind))...)
+		if kind == "new" {
+			rows = append(rows, together.named("raw writes that go together")...)
+		}
 		if err != nil {
 			return rows, err
 		}
@@ -41,8 +42,18 @@ func (r *report) keys(ctx context.Context) ([]row, error) {
 	return rows, nil
 }
 
-// keysFigures are the figures for one number of goroutines, which is the rows' name.
-type keysFigures struct{ took, cpu, p99 row }
+// keysRows are rows for each number of goroutines, which is the rows' name.
+type keysRows struct{ took, cpu, p99 []row }
+
+func (k keysRows) and(o keysRows) keysRows {
+	return keysRows{append(k.took, o.took...), append(k.cpu, o.cpu...), append(k.p99, o.p99...)}
+}
+
+func (k keysRows) named(name string) (rows []row) {
+	rows = append(rows, joined(name+", time by goroutines", k.took...)...)
+	rows = append(rows, joined(name+", server's CPU by goroutines", k.cpu...)...)
+	return append(rows, joined(name+", p99 by goroutines", k.p99...)...)
+}
 
 // A keysPart is a part of a column's measurement: Lock and Unlock, or raw writes. prepare is called for each key before
 // the measured call of do; it may be nil.
@@ -53,22 +64,21 @@ type keysPart struct {
 	each      measure.Sample
 }
 
-func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (f keysFigures, err error) {
+func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (ofLocks, ofTogether keysRows, err error) {
 	ps, end, err := r.players(ctx, mutexes, one, three, mongoLock)
 	if err != nil {
-		return f, err
+		return ofLocks, ofTogether, err
 	}
-	defer end()
-	line := row{name: strconv.Itoa(goroutines), unit: "two raw writes"}
-	f = keysFigures{line, line, line}
-	locks, writes := make(map[column]*keysPart), make(map[column]*keysPart)
+	defer func() { end() }()
+	locks, writes, together := make(map[column]*keysPart), make(map[column]*keysPart), make(map[column]*keysPart)
 	var parts []func(turn int) error
-	add := func(c column, part *keysPart) {
+	add := func(to map[column]*keysPart, c column, part *keysPart) {
+		to[c] = part
 		parts = append(parts, func(turn int) error { return part.run(ctx, r.lab.pids[c], r.effort.keys/keyTurns, goroutines, turn) })
 	}
 	for _, p := range ps {
 		if err := measure.Excludes(ctx, p.system); err != nil {
-			return f, fmt.Errorf("%v: %w", p.column, err)
+			return ofLocks, ofTogether, fmt.Errorf("%v: %w", p.column, err)
 		}
 		locker := func() (func(context.Context, string) error, error) {
 			process, err := p.system.Open(ctx)
@@ -86,15 +96,14 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (f keysF
 		}
 		part := &keysPart{}
 		if part.do, err = locker(); err != nil {
-			return f, err
+			return ofLocks, ofTogether, err
 		}
 		if used {
 			if part.prepare, err = locker(); err != nil {
-				return f, err
+				return ofLocks, ofTogether, err
 			}
 		}
-		locks[p.column] = part
-		add(p.column, part)
+		add(locks, p.column, part)
 		if p.raw == nil {
 			continue
 		}
@@ -102,17 +111,24 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (f keysF
 		if used {
 			part.prepare = func(ctx context.Context, key string) error { return p.raw.WriteEach(ctx, key, 1) }
 		}
-		writes[p.column] = part
-		add(p.column, part)
+		add(writes, p.column, part)
+		add(together, p.column, &keysPart{do: func(ctx context.Context, key string) error { return p.raw.WriteTogether(ctx, "together, "+key) }})
 	}
 	for turn := range keyTurns + 1 {
 		for _, i := range rand.Perm(len(parts)) {
 			if err := parts[i](turn); err != nil {
-				return f, err
+				return ofLocks, ofTogether, err
 			}
 		}
 	}
-	for c, part := range locks {
+	return r.keysBy(locks, writes, goroutines), r.keysBy(together, writes, goroutines), nil
+}
+
+// keysBy returns the figures of the parts, relative to those of the raw writes of the same column, or of the first.
+func (r *report) keysBy(parts, writes map[column]*keysPart, goroutines int) keysRows {
+	line := row{name: strconv.Itoa(goroutines), unit: "two raw writes"}
+	took, cpus, tail := line, line, line
+	for c, part := range parts {
 		unit, own := writes[c]
 		if !own {
 			unit = writes[one]
@@ -121,11 +137,11 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (f keysF
 		if len(r.lab.pids[c]) > 0 {
 			cpu = ratio(part.cpu, unit.cpu)
 		}
-		f.took = f.took.put(c, ratio(part.took, unit.took), fmt.Sprintf("%.2f s / %.2f s", part.took.Seconds(), unit.took.Seconds()))
-		f.cpu = f.cpu.put(c, cpu, fmt.Sprintf("%.2f s / %.2f s", part.cpu.Seconds(), unit.cpu.Seconds()))
-		f.p99 = f.p99.put(c, ratio(p99(part.each), p99(unit.each)), milliseconds(p99(part.each))+by(p99, unit.each))
+		took = took.put(c, ratio(part.took, unit.took), fmt.Sprintf("%.2f s / %.2f s", part.took.Seconds(), unit.took.Seconds()))
+		cpus = cpus.put(c, cpu, fmt.Sprintf("%.2f s / %.2f s", part.cpu.Seconds(), unit.cpu.Seconds()))
+		tail = tail.put(c, ratio(p99(part.each), p99(unit.each)), milliseconds(p99(part.each))+by(p99, unit.each))
 	}
-	return f, nil
+	return keysRows{[]row{took}, []row{cpus}, []row{tail}}
 }
 
 // keyTurns is the number of turns that the keys are divided among. One more turn warms up.

@@ -16,6 +16,7 @@ import (
 type Raw struct {
 	db                    *mongo.Database
 	update, early, notice bson.Raw
+	together              group
 
 	reader *mongo.Client
 	cursor *mongo.Cursor
@@ -54,14 +55,22 @@ func NewRaw(t *Target, id string) (*Raw, error) {
 }
 
 // increment returns an upsert of the document with that id, with the write concern w.
-func increment(id string, w any) (bson.Raw, error) {
+func increment(id string, w any) (bson.Raw, error) { return updateOf(w, statement(id)) }
+
+// statement returns the statement of an upsert of the document with that id.
+func statement(id string) bson.D {
+	return bson.D{
+		{Key: "q", Value: bson.D{{Key: "_id", Value: id}}},
+		{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
+		{Key: "upsert", Value: true},
+	}
+}
+
+// updateOf returns an update with the statements and the write concern w.
+func updateOf(w any, statements ...bson.D) (bson.Raw, error) {
 	return bson.Marshal(bson.D{
 		{Key: "update", Value: "raw"},
-		{Key: "updates", Value: bson.A{bson.D{
-			{Key: "q", Value: bson.D{{Key: "_id", Value: id}}},
-			{Key: "u", Value: bson.D{{Key: "$inc", Value: bson.D{{Key: "n", Value: 1}}}}},
-			{Key: "upsert", Value: true},
-		}}},
+		{Key: "updates", Value: statements},
 		{Key: "writeConcern", Value: bson.D{{Key: "w", Value: w}}},
 	})
 }
@@ -69,7 +78,7 @@ func increment(id string, w any) (bson.Raw, error) {
 // Write is the [Op] that writes once.
 func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
-	err := r.run(ctx, r.update)
+	err := r.run(ctx, r.update, 1)
 	return time.Since(begin), err
 }
 
@@ -77,9 +86,9 @@ func (r *Raw) Write(ctx context.Context) (time.Duration, error) {
 // primary alone the second.
 func (r *Raw) WriteEarly(ctx context.Context) (time.Duration, error) {
 	begin := time.Now()
-	err := r.run(ctx, r.update)
+	err := r.run(ctx, r.update, 1)
 	if err == nil {
-		err = r.run(ctx, r.early)
+		err = r.run(ctx, r.early, 1)
 	}
 	return time.Since(begin), err
 }
@@ -91,14 +100,15 @@ func (r *Raw) WriteEach(ctx context.Context, id string, ws ...any) error {
 		if err != nil {
 			return err
 		}
-		if err := r.run(ctx, update); err != nil {
+		if err := r.run(ctx, update, 1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
+// run sends a command that writes that many documents.
+func (r *Raw) run(ctx context.Context, cmd bson.Raw, documents int) error {
 	var reply struct {
 		N                 int      `bson:"n"`
 		WriteConcernError bson.Raw `bson:"writeConcernError"`
@@ -106,8 +116,8 @@ func (r *Raw) run(ctx context.Context, cmd bson.Raw) error {
 	if err := r.db.RunCommand(ctx, cmd).Decode(&reply); err != nil {
 		return err
 	}
-	if reply.N != 1 || reply.WriteConcernError != nil {
-		return fmt.Errorf("raw write: changed %d documents, want 1; write concern error: %v", reply.N, reply.WriteConcernError)
+	if reply.N != documents || reply.WriteConcernError != nil {
+		return fmt.Errorf("raw write: changed %d documents, want %d; write concern error: %v", reply.N, documents, reply.WriteConcernError)
 	}
 	return nil
 }
@@ -121,7 +131,7 @@ func (r *Raw) Read(ctx context.Context, t *Target) (err error) {
 	if err := r.db.CreateCollection(ctx, rawNotices, capped); err != nil {
 		return err
 	}
-	if err := r.run(ctx, r.notice); err != nil { // an empty collection can't be tailed
+	if err := r.run(ctx, r.notice, 1); err != nil { // an empty collection can't be tailed
 		return err
 	}
 	r.cursor, err = r.reader.Database(t.DB.Name()).Collection(rawNotices).
@@ -151,9 +161,9 @@ func (r *Raw) WriteAndNotice(ctx context.Context) (time.Duration, error) {
 	written := make(chan error, 1)
 	begin := time.Now()
 	go func() {
-		err := r.run(ctx, r.update)
+		err := r.run(ctx, r.update, 1)
 		if err == nil {
-			err = r.run(ctx, r.notice)
+			err = r.run(ctx, r.notice, 1)
 		}
 		written <- err
 	}()
