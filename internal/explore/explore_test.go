@@ -729,7 +729,7 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than a heartbeat interval
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	readsWaiters := func(c *core.Config) { c.PollLanes, c.Poll = 1, time.Minute } // later than anybody must be served
-	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry } // pauses grow with each failure
+	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry }                    // pauses grow with each failure
 	narrow := func(c *core.Config) { c.LeastMargin, c.LeastGrace = 0, 0 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
 	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Extend", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
