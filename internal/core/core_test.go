@@ -611,6 +611,20 @@ func TestCloseAfterALaterRelease(t *testing.T) {
 	r.says("after Unregister", "Closed, not unregistered")
 }
 
+// Close names a key that was lost with the session during Close, even if Close goes on until the grace is over: the key
+// was never released.
+func TestCloseAfterALoss(t *testing.T) {
+	r := newRig(t)
+	r.begin(auto)
+	r.answer("Acquire", r.granted(5000))
+	r.pass(r.c.Deadline().Sub(r.now) - aMoment)
+	r.step(core.Close{})
+	r.returned(driver.Notice{Type: driver.NoticeGrant, Session: "o", Key: "other", Claim: "o.1", Token: 1})
+	r.pass(aMoment + r.cfg.Grace) // the session is lost, and the grace that followed is over, but the notice has no answer
+	r.answer("Notify", core.Reply{})
+	r.says("the notice was sent", `Closed: not released: "k", not unregistered`)
+}
+
 // A lease whose end was never set ends with its session: after an Unregister the store no longer has the lease, even if
 // earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {

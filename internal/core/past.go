@@ -30,8 +30,10 @@ const (
 func (c *Core) leaveStore(cl *claim, x *args) {
 	cl.refused = nil
 	if x.cause == nil {
-		c.noteReleased(cl)
 		x.cause = cl.lostBy
+	}
+	if x.cause == nil { // otherwise the store may still have it
+		c.noteReleased(cl)
 	}
 	c.settled(cl, x.cause)
 	undoable, late := x.applied != driver.OpTime{}, !cl.joinsUntil.IsZero() || c.listener.running() || len(c.sent) > 0
