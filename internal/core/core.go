@@ -219,17 +219,6 @@ func (c *Core) reply(r *Reply) {
 		return
 	}
 	delete(c.sent, r.Command)
-	switch s.Op {
-	case Heartbeat, Notify, Publish, Announce, Keys: // callers see failures only of commands that they wait for
-	default:
-		c.failure = nil
-		if r.Lost {
-			c.failure = r.Err
-		}
-	}
-	if s.Op != Heartbeat && !r.Lost {
-		c.storeAnswered()
-	}
 	if r.Err == nil && (s.Op == Acquire || s.Op == Load) {
 		c.seen(&r.State, s.at)
 	}
@@ -244,8 +233,21 @@ func (c *Core) reply(r *Reply) {
 	c.leaveLane(s)
 }
 
-// answered handles the answer to a command that the Core itself has sent.
+// answered handles the answer to a command that the Core itself has sent. Only such answers give Close more time, because
+// callers may go on reading; and only such failures are shown to those who wait for a key, because the caller of a command
+// gets its error anyway.
 func (c *Core) answered(s *sent, r *Reply) {
+	switch s.Op {
+	case Heartbeat, Notify, Publish, Announce, Keys: // callers see failures only of commands that they wait for
+	default:
+		c.failure = nil
+		if r.Lost {
+			c.failure = r.Err
+		}
+	}
+	if s.Op != Heartbeat && !r.Lost {
+		c.storeAnswered()
+	}
 	cl := c.claims[s.claim] // the claim that waits for this reply, or nil
 	if cl != nil && cl.command == r.Command {
 		cl.command = 0

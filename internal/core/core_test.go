@@ -625,6 +625,38 @@ func TestCloseAfterALoss(t *testing.T) {
 	r.says("the notice was sent", `Closed: not released: "k", not unregistered`)
 }
 
+// Answers to callers' commands give Close no more time, because callers may go on reading.
+func TestCloseDuringReadings(t *testing.T) {
+	r := newRig(t)
+	r.held()
+	r.step(core.Close{})
+	r.done(1)
+	r.pass(r.cfg.Grace + r.cfg.Attempt - aMoment)
+	r.load()
+	r.answer("Load", core.Reply{})
+	r.pass(aMoment)
+	if n := len(r.said); n == 0 || !strings.HasPrefix(r.said[n-1], "Closed") {
+		t.Errorf("when Close's time is over: %q", r.said)
+	}
+}
+
+// Failure is about what waiters wait for. Whether a caller's command has an answer does not matter to them.
+func TestFailureOfACallersCommand(t *testing.T) {
+	r := newRig(t)
+	r.joining()
+	r.load()
+	r.answer("Load", noAnswer)
+	if err := r.c.Failure(); err != nil {
+		t.Errorf("a reading failed: %v", err)
+	}
+	r.answer("Acquire", noAnswer)
+	r.load()
+	r.answer("Load", core.Reply{})
+	if r.c.Failure() == nil {
+		t.Error("a reading was answered after a request was not: no error")
+	}
+}
+
 // A lease whose end was never set ends with its session: after an Unregister the store no longer has the lease, even if
 // earlier commands got no answer.
 func TestCloseOfAWaiterForALease(t *testing.T) {
