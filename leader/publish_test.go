@@ -2,6 +2,7 @@ package leader_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -218,6 +219,11 @@ func TestPublishingIsRefused(t *testing.T) {
 		synctest.Wait()
 		if !e.IsLeader() || store.asked != 1 || !slices.Equal(failed, []string{"Publish"}) {
 			t.Errorf("the process leads: %t; %d attempts to publish; reported: %q", e.IsLeader(), store.asked, failed)
+		}
+		err := e.Publish(background, nil)
+		synctest.Wait()
+		if !errors.Is(err, driver.ErrRefused) || store.asked != 2 || len(failed) > 1 {
+			t.Errorf("Publish, whose caller learns of it: %v; %d attempts to publish; reported: %q", err, store.asked, failed)
 		}
 	})
 }

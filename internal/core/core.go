@@ -298,7 +298,7 @@ func (c *Core) sendNow(s *sent) uint64 {
 	c.last.send++
 	s.at = c.now
 	c.sent[c.last.send] = s
-	c.do(&Send{c.last.send, s.Command})
+	c.do(&Send{c.last.send, s.Command, s.ask != nil})
 	return c.last.send
 }
 

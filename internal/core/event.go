@@ -175,6 +175,7 @@ type Effect interface{ effect() }
 type Send struct {
 	ID uint64
 	*Command
+	Asked bool // for an [Ask], so a caller learns the answer
 }
 
 // Deliver gives a hold, or an error, to a caller. A caller gets one Deliver.

@@ -72,7 +72,7 @@ func (s *Session) answer(f *core.Send) *core.Reply {
 		// The store refused the command, and perhaps nobody else reports a refusal of such a command.
 		f.Op == core.Discard && !r.Lost,
 		f.Op == core.Release && !r.Lost && !errors.Is(r.Err, driver.ErrNotWaiting),
-		(f.Op == core.Heartbeat || f.Op == core.Publish) && errors.Is(r.Err, driver.ErrRefused):
+		(f.Op == core.Heartbeat || f.Op == core.Publish) && errors.Is(r.Err, driver.ErrRefused) && !f.Asked:
 		s.report.Failed(f.Op.String(), r.Err)
 	}
 	return r
