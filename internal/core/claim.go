@@ -39,7 +39,7 @@ type claim struct {
 	leave   *leave // how to release the claim; nil means without options
 	refused error  // why the store refuses the release
 	lostBy  error  // why no release was sent, or why the release may not have arrived; nil if it was released or has not ended yet
-	doubted uint64 // >0: what the store has shown of the claim or, for a Break, will show of the key, may be stale: see doubt
+	doubted uint64 // >0: what the store has shown of the claim or, for a Break, will show of the key, may be stale, or its grant may have been missed: see doubt
 }
 
 // stored is what this process knows about whether the store has a claim.
@@ -166,7 +166,8 @@ func (c *Core) doubt(cl *claim) {
 	c.heartbeatSoon()
 }
 
-// acknowledged goes on with the claims that have waited for this heartbeat or registration: releases, and Breaks.
+// acknowledged goes on with the claims that have waited for this heartbeat or registration: releases, and Breaks. The look
+// that follows is for the others.
 func (c *Core) acknowledged(command uint64) {
 	c.session.acked = command
 	for _, cl := range c.inDoubt() {

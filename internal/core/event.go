@@ -113,7 +113,7 @@ type Reply struct {
 	Now       time.Time // the store's clock, in replies to Register, Heartbeat, Read and Acquire
 	State     driver.State
 	States    []driver.State // for Keys
-	Found     bool           // for Release
+	Found     bool           // for Release and Forget
 	Applied   driver.OpTime  // for Release, as in driver.Edited
 	Holder    driver.Holder
 	Left      time.Duration // for Expire: time until the session lapses; 0: it has expired
@@ -317,7 +317,7 @@ func (o Op) String() string {
 // A Command is a command to the store.
 type Command struct {
 	Op       Op
-	Session  string              // the session that sends it; for Expire and Revoke: the target session
+	Session  string              // the session that sends it, if the Core itself does; for Expire and Revoke: the target session
 	Edit     driver.Edit         // for edits
 	Claims   []driver.Claim      // for Discard
 	Sessions driver.SessionQuery // for Read

@@ -159,8 +159,8 @@ func (s *Session) forgetTried() {
 func sessionID() string { return xid.New().String() + "-" + rand.Text()[:13] }
 
 // ask sends a caller's command as soon as a lane is free (see core.Config). It returns the reply with the store's error,
-// ctx's error, or ErrClosed. A caller that gives up does not cancel the command. a.Answer, if not nil, gets the reply in
-// any case, while s.mu is held.
+// ctx's error, or ErrClosed. A caller that gives up does not cancel the command. a.Answer, if not nil, gets the reply even
+// then, unless the session has been closed; s.mu is held.
 func (s *Session) ask(ctx context.Context, a core.Ask) (*core.Reply, error) {
 	none := new(core.Reply)
 	if err := ctx.Err(); err != nil {
