@@ -33,7 +33,7 @@ type claim struct {
 	since   time.Time // when it was granted, by the store's clock; zero if unknown
 	until   time.Time // when the lease ends, by the store's clock
 	extends int       // number of unanswered Extends, a count because each may have set a later end of the lease: see leaseIsOver
-	readies uint64    // listener.hears when the last request was sent
+	readies uint64    // listener.hears when the last request was sent, or when a look showed that the claim still waits
 	ender   ender     // who wants the claim to end
 
 	leave   *leave // how to release the claim; nil means without options

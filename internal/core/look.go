@@ -111,6 +111,8 @@ func (c *Core) looked(s *sent, r *Reply) {
 				cl.doubted = 0
 				if st == nil || shown[cl.request.ID] != nil { // without a record, nobody waits
 					c.then(cl, wake, args{})
+				} else {
+					cl.readies = c.listener.hears() // a grant comes later, and so does every notice that others wait
 				}
 			case !c.watched(cl) || cl.granted >= l.at:
 			case cl.doubted > l.acked: // the look began too early to decide

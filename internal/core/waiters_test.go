@@ -189,6 +189,24 @@ func TestLookForGrantsFindsNoRecord(t *testing.T) {
 	r.says("no record of one", "Acquire")
 }
 
+// A claim that a look has shown as waiting can linger once it is granted, as after a request: the listener hears if others
+// begin to wait.
+func TestLookForGrantsLetsLinger(t *testing.T) {
+	r := newRig(t)
+	r.cfg.Linger = 2 * time.Second
+	r.twoWaiters()
+	r.listen()
+	r.answer("Heartbeat", core.Reply{})
+	r.look(nil)
+	r.notice(driver.NoticeGrant)
+	r.says("granted", "Deliver 1: hold 1, token 7000")
+	r.done(1)
+	r.says("done", "Freed 1")
+	if got := r.c.ClaimState(1); got != "lingering" {
+		t.Errorf("the claim is %s, want lingering", got)
+	}
+}
+
 // A reading does not show what claims for ticks and claims with First wait for besides their grant. They request again
 // when the listener becomes ready, however many wait.
 func TestSomeWaitersAlwaysRequest(t *testing.T) {
