@@ -33,7 +33,7 @@ func (r *report) keys(ctx context.Context) ([]row, error) {
 		}
 		rows = append(rows, locks.named(fmt.Sprintf("%d %s keys", r.effort.keys, kind))...)
 		if kind == "new" {
-			rows = append(rows, together.named("raw writes that go together")...)
+			rows = append(rows, together.named("raw writes together")...)
 		}
 		if err != nil {
 			return rows, err
@@ -50,9 +50,9 @@ func (k keysRows) and(o keysRows) keysRows {
 }
 
 func (k keysRows) named(name string) (rows []row) {
-	rows = append(rows, joined(name+", time by goroutines", k.took...)...)
-	rows = append(rows, joined(name+", server's CPU by goroutines", k.cpu...)...)
-	return append(rows, joined(name+", p99 by goroutines", k.p99...)...)
+	rows = append(rows, joined(name+", time", k.took...)...)
+	rows = append(rows, joined(name+", server's CPU", k.cpu...)...)
+	return append(rows, joined(name+", p99", k.p99...)...)
 }
 
 // A keysPart is a part of a column's measurement: Lock and Unlock, or raw writes. prepare is called for each key before
