@@ -564,6 +564,11 @@ func deafRouted(w *world) {
 }
 func final(w *world) { w.deaf, w.store.final = true, true }
 
+// expireRefused leaves out B's crash, and all refusals except those of B's Expires.
+func expireRefused(what string) bool {
+	return what == "B crashes" || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "B's Expire")
+}
+
 // inHaste leaves out actions by which time passes, unless nothing else can happen.
 func inHaste(what string) bool { return strings.HasSuffix(what, " pass") }
 
@@ -746,6 +751,7 @@ func settings() []setting {
 		{name: "one caller, answers are lost", budget: budget{faults: 3}, processes: each(mutex(1)), change: longer, set: deaf, without: answersLost},
 		{name: "a request comes three times", budget: budget{faults: 1}, processes: each(mutex(2)), set: thrice, without: faultsBut([2]string{"A's Acquire", "three times"})},
 		{name: "a registration is refused", budget: budget{refusals: 1, giveUps: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
+		{name: "a crash, and an Expire is refused", budget: budget{crashes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: eager, without: expireRefused},
 		{name: "one caller freezes", budget: budget{freezes: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "readers and a writer", processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "readers share", budget: budget{breaks: 1}, processes: together(reader(1), reader(1), writer(1)), set: eager},

@@ -1083,7 +1083,7 @@ func (w *world) letterActions(m int, l *letter, fair bool, all *list) {
 	}
 	if w.refusals > 0 && !l.answered {
 		switch l.command.Op {
-		case core.Register, core.Acquire, core.Release, core.Extend:
+		case core.Register, core.Acquire, core.Release, core.Extend, core.Expire, core.Discard:
 			all.rarely("%s is refused", what, func(w *world) error {
 				w.refusals--
 				l := w.mail[m]
