@@ -10,8 +10,8 @@
 //   - A process freezes, is cut off, crashes, or learns that another process has crashed. Two sessions of one process
 //     freeze and crash together.
 //   - A Sweep removes expired and lapsed sessions.
-//   - A caller locks, gives up, resigns, names its successor, reports progress, hangs, extends a lease, unlocks, or
-//     unlocks a second time.
+//   - A caller locks, gives up, resigns, names its successor, reports progress, hangs, extends a lease, publishes
+//     a value, unlocks, or unlocks a second time.
 //   - A caller calls Break, or observes a key.
 //   - A session closes, or the context of its Close ends.
 //   - Somebody revokes the key, or deletes its record or the record of a session.

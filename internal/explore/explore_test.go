@@ -46,7 +46,7 @@ func (w *world) form() []byte {
 		}
 	}
 	g := &w.budget
-	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deposed, g.deletes, g.expels)
+	put(g.faults, g.refusals, g.giveUps, g.freezes, g.crashes, g.cuts, g.closes, g.breaks, g.windDown, g.progress, g.steps, g.extends, g.slow, g.sweeps, g.observes, g.unlocks, g.failOvers, g.deposed, g.deletes, g.expels, g.publishes)
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		name.node = i
@@ -664,6 +664,9 @@ func extendAstray(what string) bool {
 	return astray(what, "A's Extend")
 }
 
+// publishAstray leaves out all commands to the deposed primary except A's published values.
+func publishAstray(what string) bool { return astray(what, "A's Publish") }
+
 // dying leaves out the Unlocks of A, which dies with B, and whatever inHaste leaves out.
 func dying(what string) bool { return inHaste(what) || what == "A unlocks" || what == "B crashes" }
 
@@ -868,6 +871,7 @@ func settings() []setting {
 		{name: "a deposed primary reads what is held", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: routed, without: readAstray},
 		{name: "a deposed primary, waiters are read", budget: budget{failOvers: 1, deposed: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l"), breaker().of("m")}}, change: readsWaiters, without: waitersRead},
 		{name: "a deposed primary, two calls of Break", budget: budget{failOvers: 1, deposed: 1}, processes: [][]caller{{mutex(1)}, {breaker(), breaker()}}, set: deafRouted, without: breakAstray},
+		{name: "a deposed primary, a value is published", budget: budget{failOvers: 1, deposed: 1, publishes: 1}, processes: each(mutex(1)), set: deafRouted, without: publishAstray},
 		{name: "a deposed primary, a lease", budget: budget{failOvers: 1, deposed: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a deposed primary, a lease of an expired session", budget: budget{failOvers: 1, deposed: 1, extends: 1, expels: 1}, processes: each(mutex(1).lease(45 * time.Second)), set: eager, without: extendAstray},
 		{name: "a deposed primary does not know the successor", budget: budget{failOvers: 1, deposed: 1, faults: 1}, processes: each(mutex(1).passing(), mutex(1)), change: impatient, set: routed, without: releaseAstray},

@@ -113,7 +113,7 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 				r.States = append(r.States, driver.State{Key: key, Holders: k.HeldBy(cmd.Session)})
 			}
 		}
-	case core.Acquire, core.Release, core.Extend:
+	case core.Acquire, core.Release, core.Extend, core.Publish:
 		s.edit(cmd.Edit, now, &r)
 	case core.Discard:
 		for _, c := range cmd.Claims {

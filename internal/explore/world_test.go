@@ -60,6 +60,7 @@ type budget struct {
 	deposed   int // commands that a deposed primary may still execute
 	deletes   int // records of keys that somebody may still delete
 	expels    int // records of sessions that somebody may still delete
+	publishes int // values that holders may still publish without waiting for them
 }
 
 // tokens has the greatest tokens delivered for a key: for exclusive holds, and for all holds.
@@ -1192,7 +1193,7 @@ func (w *world) crash(i int) {
 	}
 }
 
-// claimOf returns the claim that a command acquires, releases or extends. For other commands it returns the zero Claim.
+// claimOf returns the claim that a command acquires, releases, extends or publishes for. For other commands it returns the zero Claim.
 func claimOf(c *core.Command) driver.Claim {
 	switch e := c.Edit; {
 	case e.Acquire != nil:
@@ -1201,6 +1202,8 @@ func claimOf(c *core.Command) driver.Claim {
 		return e.Release.Claim
 	case e.Extend != nil:
 		return e.Extend.Claim
+	case e.Publish != nil:
+		return e.Publish.Claim
 	}
 	return driver.Claim{}
 }
@@ -1404,6 +1407,12 @@ func (w *world) callerActions(i int, fair bool, all *list) {
 				all.add("%s extends its lease", name(i), func(w *world) error {
 					w.extends--
 					return w.step(i, &core.Ask{Command: core.Command{Op: core.Extend}, Claim: h.claim})
+				})
+			}
+			if w.publishes > 0 {
+				all.add("%s publishes a value", name(i), func(w *world) error {
+					w.publishes--
+					return w.step(i, core.PublishLater{Claim: h.claim, Seq: int64(w.letters)})
 				})
 			}
 			if w.windDown > 0 {
