@@ -27,7 +27,7 @@
 //     weight of these claims and of kept claims never exceeds the key's limit. A release never moves the end of a hold
 //     to a later time, and an Extend never to an earlier one.
 //   - Waiters are granted the key in the order of the queue, which is FIFO, except that claims for earlier ticks, and so
-//     the more preferred candidates, come first. A named successor may overtake.
+//     the more preferred candidates, come first. A named successor may overtake. A semaphore is never handed off within a process.
 //   - Only a caller whose tick is over is told so, and such a caller is never granted the key. The last successful
 //     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.

@@ -831,6 +831,7 @@ func settings() []setting {
 		{name: "a crash of two sessions is learned of", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1), mutex(1)), set: twoSessions, without: dying},
 		{name: "a freeze of two sessions", budget: budget{freezes: 1}, processes: each(mutex(1), mutex(1)), set: twoSessions, without: inHaste},
 		{name: "two kinds", processes: each(mutex(1), semaphore), set: deaf},
+		{name: "a semaphore taken whole", processes: together(semaphore.as(driver.KindSemaphore, 2, 2), semaphore.as(driver.KindSemaphore, 2, 2), semaphore.as(driver.KindSemaphore, 2, 2)), set: eager},
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
 		{name: "closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).auto()), set: deaf},

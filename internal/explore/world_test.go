@@ -546,6 +546,9 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	if earlier := n.overtaken(a); earlier != nil {
 		return fmt.Errorf("%s serves call %d before call %d", name(i), a.Call, earlier.Call)
 	}
+	if d.Local && a.Kind == driver.KindSemaphore {
+		return fmt.Errorf("%s hands off a semaphore to call %d", name(i), a.Call)
+	}
 	t := w.tokens[a.Key]
 	if d.Hold != a { // the caller shares a hold
 		h := n.hold(d.Hold)
