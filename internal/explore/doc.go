@@ -42,6 +42,7 @@
 //   - A lease ends at the time that its own margin and grace require, which may differ from the session's.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
+//   - Once a listener is ready, observers are told that their keys may have changed.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
 //   - No hold ends because of a stale reading, or because the record of another key was deleted. The exception is
 //     a lease that has outlived its session. If the store has a lease that ended so, it is released.

@@ -850,6 +850,7 @@ func settings() []setting {
 		{name: "two keys, the record of one is deleted", budget: budget{deletes: 1}, processes: together(mutex(1).staying(), mutex(1).of("l").staying()), set: eager},
 		{name: "notice", budget: budget{windDown: 1}, processes: together(mutex(1), mutex(1)), set: deaf},
 		{name: "observers", budget: budget{observes: 2, faults: 1}, processes: each(mutex(1)), set: deaf, without: inHaste},
+		{name: "observers, and a slow listener", budget: budget{observes: 2, slow: 1}, processes: each(mutex(1)), without: inHaste},
 		{name: "observers, cut off", budget: budget{observes: 1, cuts: 1}, processes: each(mutex(1)), set: eager},
 		{name: "observers, closing", budget: budget{observes: 1, closes: 1, faults: 1}, processes: each(mutex(1)), set: eager, without: inHaste},
 		{name: "observed", budget: budget{faults: 1}, processes: each(mutex(1)), set: observed},

@@ -383,6 +383,9 @@ func (w *world) step(i int, e core.Event) error {
 			}
 		}
 	}
+	if err := n.changesHeard(e, effects); err != nil {
+		return fmt.Errorf("%s: %w", name(i), err)
+	}
 	if n.closing && !n.closed && w.now > n.closeBy {
 		return fmt.Errorf("the Close of %s has not returned, although the store has not answered within an attempt's time", name(i))
 	}
@@ -417,6 +420,19 @@ func (n *node) maySleep(now core.Instant, e core.Event, effects bool) error {
 	}
 	if n.idle++; n.idle > 100 {
 		return fmt.Errorf("%d Ticks in a row have had no effect, and the next is due at %v", n.idle, n.core.Next())
+	}
+	return nil
+}
+
+// changesHeard checks that observers read their keys once the listener is ready, because they may have missed a change.
+func (n *node) changesHeard(e core.Event, effects []core.Effect) error {
+	if e, notices := e.(core.Noticed); !notices || e.Notice.Type != driver.NoticeReady {
+		return nil
+	}
+	for _, key := range n.observed {
+		if !slices.Contains(effects, core.Effect(core.Changed{Key: key})) {
+			return fmt.Errorf("the listener is ready, but the observers of %s are not told that they may have missed a change", key)
+		}
 	}
 	return nil
 }
