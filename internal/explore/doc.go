@@ -49,7 +49,8 @@
 //   - If there are no faults: Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later.
 //     If it does not learn that, it gets the key when they have lapsed. If the ends of leases and kept holds have come,
 //     it gets the key with its next poll. It learns of a grant by a notice, or with its next poll if the store can't
-//     notify. A holder learns of a revocation with its next heartbeat.
+//     notify. A holder learns of a revocation with its next heartbeat. A call of Break reads the key at once, and
+//     returns when a notice says that what it waits for is over, or with its next poll.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the

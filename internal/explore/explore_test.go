@@ -79,6 +79,15 @@ func (w *world) form() []byte {
 					put(-13, int(name.claim(id)))
 				}
 			}
+			if o.call != nil && o.want.Weight == 0 && w.prompt {
+				flags(o.ahead == nil)
+				for _, h := range w.store.keys[o.want.Key].Holders {
+					flags(slices.Contains(o.ahead, h.Claim))
+				}
+				if o.free != 0 {
+					put(-19, int(w.now.Sub(o.free)))
+				}
+			}
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
@@ -784,6 +793,7 @@ func settings() []setting {
 		{name: "progress, and hand-offs", budget: budget{progress: 1}, processes: together(mutex(2).within(3*time.Second), mutex(1)), set: deaf},
 		{name: "progress, lingering", budget: budget{progress: 1}, processes: each(mutex(1).within(3*time.Second), mutex(1)), change: lingers, set: deaf},
 		{name: "a call of Break", processes: each(mutex(1).staying(), breaker()), set: observed},
+		{name: "two calls of Break here", processes: together(breaker(), breaker()), set: observed},
 		{name: "a call of Break, the holder goes on", processes: each(mutex(1).ignoring(), breaker()), set: deaf},
 		{name: "a call of Break, a fault", budget: budget{faults: 1}, processes: each(mutex(1).staying(), breaker()), set: eager, without: inHaste},
 		{name: "a call of Break, gives up, closes", budget: budget{giveUps: 1, closes: 1}, processes: each(mutex(1).staying(), breaker()), set: eager, without: inHaste},

@@ -140,7 +140,7 @@ func (w *world) graceEnds(h *hold) core.Instant {
 
 // inTime checks, before time passes until next, that nothing takes longer than it may.
 func (w *world) inTime(next core.Instant) error {
-	return errors.Join(w.freedByDeaths(next), w.overlooked(next), w.served(next), w.notified(next))
+	return errors.Join(w.freedByDeaths(next), w.overlooked(next), w.served(next), w.notified(next), w.broke(next))
 }
 
 // pollTime returns the longest time between two requests of a waiter.
@@ -227,6 +227,42 @@ func (w *world) firstServed(key string, next core.Instant) error {
 			return fmt.Errorf("claim %s still waits %v after all that is ahead of it was over: %s", q.Claim, next.Sub(over), w)
 		}
 		return nil
+	}
+	return nil
+}
+
+// broke checks, without faults, that a call of Break reads the key at once, and returns when a notice says that the claims
+// for which it waits have left the store, or with its next poll if there is no such notice.
+func (w *world) broke(next core.Instant) error {
+	if !w.prompt || w.deleted {
+		return nil
+	}
+	most := w.cfg.Margin
+	if w.deaf || !w.store.observed || slices.ContainsFunc(w.nodes, func(n node) bool { return n.dead || n.closing }) {
+		most += w.pollTime()
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		for c := range n.callers {
+			o := &n.callers[c]
+			if o.call == nil || o.want.Weight > 0 || n.dead || n.closing {
+				continue
+			}
+			holders := w.store.keys[o.want.Key].Holders
+			waits := o.ahead == nil && len(holders) > 0 // for the holders at its first reading, which is still to come
+			for _, h := range holders {
+				waits = waits || slices.Contains(o.ahead, h.Claim)
+			}
+			switch {
+			case waits:
+				o.free = 0
+			case o.free == 0:
+				o.free = w.now
+			}
+			if !waits && next > o.free.Add(most) {
+				return fmt.Errorf("the Break of %s still waits %v after what it waits for was over: %s", name(i), next.Sub(o.free), w)
+			}
+		}
 	}
 	return nil
 }

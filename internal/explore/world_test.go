@@ -129,6 +129,8 @@ type caller struct {
 	hold    *core.Call   // the call whose hold it has or shares
 	after   core.Instant // when it may lock again
 	breaks  []string     // of a call of Break: the claims of the holds that it must end, and their graces
+	ahead   []string     // of a call of Break: the claims that held the key at one of the process's readings since the call
+	free    core.Instant // of a call of Break: when time began to pass although none of them held the key any more; 0: not yet
 }
 
 // forceful reports whether the caller asks holders to give up the key.
@@ -647,6 +649,19 @@ func (w *world) broken(i int, o *caller) error {
 		}
 	}
 	return nil
+}
+
+// read records that the store shows a process who holds the key. The calls of Break in the process wait for these holders,
+// unless it was not their first reading.
+func (w *world) read(i int, key string) {
+	for c := range w.nodes[i].callers {
+		if o := &w.nodes[i].callers[c]; o.call != nil && o.want.Weight == 0 && o.want.Key == key {
+			o.ahead = slices.Clip(o.ahead)
+			for _, h := range w.store.keys[key].Holders {
+				o.ahead = append(o.ahead, h.Claim)
+			}
+		}
+	}
 }
 
 // protected reports whether nobody else may hold what h holds. That is so if h's Lost is open or was closed less than
@@ -1281,6 +1296,9 @@ func (w *world) execute(m int, replies bool) error {
 	if err := w.stillHeld(); err != nil {
 		return fmt.Errorf("%s: %w", w.title(l), err)
 	}
+	if l.command.Op == core.Load {
+		w.read(l.node, l.command.Key)
+	}
 	l.anew = w.old != nil
 	r.Command, r.Session = l.command.ID, l.command.Session
 	r.State.Final = w.store.final && l.copies == 0
@@ -1467,7 +1485,7 @@ func (w *world) callerActions(i int, fair bool, all *list) {
 				o.after = 0
 				o.call = &core.Call{Want: o.want, Call: uint64(w.letters)}
 				if o.want.Weight == 0 {
-					o.breaks = w.protectedClaims(o.want.Key)
+					o.breaks, o.ahead, o.free = w.protectedClaims(o.want.Key), nil, 0
 				}
 				return w.step(i, o.call)
 			})
