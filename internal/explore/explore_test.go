@@ -847,6 +847,7 @@ func settings() []setting {
 		{name: "closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).auto()), set: deaf},
 		{name: "closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: each(mutex(1)), set: deaf, without: cutOffWith("A closes")},
 		{name: "closing, and its registration has no answer", budget: budget{closes: 1, faults: 1}, processes: each(mutex(1)), set: deaf, without: faultsBut([2]string{"A's Register", "lost"})},
+		{name: "closing, and its registration is late", budget: budget{closes: 1, faults: 1, giveUps: 1}, processes: each(mutex(1)), set: deaf, without: faultsBut([2]string{"A's Register", "is late"})},
 		{name: "closing, a break", budget: budget{closes: 1, breaks: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "closing, refused, and others wait", budget: budget{closes: 1, refusals: 1}, processes: each(mutex(1), mutex(1)), set: deaf, without: closing},
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},

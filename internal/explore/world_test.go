@@ -1618,6 +1618,9 @@ func (w *world) nextTime() (next core.Instant, ok bool) {
 		if n.dead {
 			continue
 		}
+		if n.registers != "" && !n.closing {
+			earlier(n.registered.Add(w.cfg.TTL)) // Close does not care any more an attempt's time later
+		}
 		at := n.core.Next()
 		switch {
 		case !n.frozen && (at <= w.now || n.listener.number != 0 && !n.listener.ready && !n.listener.late && !n.cut):
