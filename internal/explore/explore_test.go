@@ -91,6 +91,9 @@ func (w *world) form() []byte {
 		}
 		for _, h := range n.holds {
 			put(-5, int(number(name, h.call)), h.users)
+			if h.call.Shares && w.prompt {
+				put(-20, int(min(w.now.Sub(h.since), max(w.cfg.HandOff, 0))))
+			}
 			flags(h.freed, h.passed, h.named, h.asked, h.deleted != 0)
 			put(int(h.seals))
 			if h.successor != "" {
@@ -767,6 +770,7 @@ func settings() []setting {
 		{name: "one caller freezes", budget: budget{freezes: 1}, processes: each(mutex(1)), set: deaf},
 		{name: "readers and a writer", processes: [][]caller{{reader(1), reader(1)}, {writer(1)}}, set: eager},
 		{name: "readers share", budget: budget{breaks: 1}, processes: together(reader(1), reader(1), writer(1)), set: eager},
+		{name: "readers share, a writer gives up", budget: budget{giveUps: 1}, processes: together(reader(1), writer(1), reader(1)), set: eager},
 		{name: "a try after a crash", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: eager},
 		{name: "a lease", budget: budget{faults: 1, extends: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "a lease with a shorter margin, and others wait", budget: budget{extends: 1, steps: 1}, processes: each(mutex(1).lease(6*time.Second), mutex(1)), change: narrow, set: eager},

@@ -140,7 +140,7 @@ func (w *world) graceEnds(h *hold) core.Instant {
 
 // inTime checks, before time passes until next, that nothing takes longer than it may.
 func (w *world) inTime(next core.Instant) error {
-	return errors.Join(w.freedByDeaths(next), w.overlooked(next), w.served(next), w.notified(next), w.broke(next))
+	return errors.Join(w.freedByDeaths(next), w.overlooked(next), w.served(next), w.notified(next), w.broke(next), w.shared(next))
 }
 
 // pollTime returns the longest time between two requests of a waiter.
@@ -261,6 +261,31 @@ func (w *world) broke(next core.Instant) error {
 			}
 			if !waits && next > o.free.Add(most) {
 				return fmt.Errorf("the Break of %s still waits %v after what it waits for was over: %s", name(i), next.Sub(o.free), w)
+			}
+		}
+	}
+	return nil
+}
+
+// shared checks, without faults, that no reader at the head of its process's queue waits while it could share a hold of
+// another reader of its process, because no other process waits for the key.
+func (w *world) shared(next core.Instant) error {
+	if !w.prompt || w.deleted || !w.keeps {
+		return nil
+	}
+	for i := range w.nodes {
+		n := &w.nodes[i]
+		for c := range n.callers {
+			a := n.callers[c].call
+			if a == nil || !a.Shares || a.Try || n.dead || n.closing || len(w.store.keys[a.Key].Queue) > 0 {
+				continue
+			}
+			first := !slices.ContainsFunc(n.callers, func(o caller) bool { return o.call != nil && o.call.Call < a.Call && o.call.Key == a.Key })
+			h := slices.IndexFunc(n.holds, func(h hold) bool {
+				return h.call.Shares && h.call.Key == a.Key && h.users > 0 && h.ended == 0 && w.now.Sub(h.since) < w.cfg.HandOff
+			})
+			if first && h >= 0 && next > w.now {
+				return fmt.Errorf("call %d of %s waits although it could share the hold of call %d", a.Call, name(i), n.holds[h].call.Call)
 			}
 		}
 	}

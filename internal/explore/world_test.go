@@ -143,6 +143,7 @@ type hold struct {
 	id    string
 	token int64
 	users int          // users that are not done
+	since core.Instant // when it was delivered
 	ended core.Instant // when Lost closed; 0: it has not
 	over  core.Instant // for a lease: when Lost closes by itself; 0: not a lease
 	kept  core.Instant // after it is done: the time until which the store keeps its claim
@@ -618,7 +619,7 @@ func (w *world) deliver(i int, d *core.Deliver) error {
 	if r := n.request(d.Request.ID); r != nil {
 		r.delivered = true
 	}
-	h := hold{call: a, claim: d.Claim, id: d.Request.ID, token: d.Token, users: 1}
+	h := hold{call: a, claim: d.Claim, id: d.Request.ID, token: d.Token, users: 1, since: w.now}
 	if a.Lease > 0 {
 		h.over = n.extended.Add(lasts(w.cfg, a.Lease))
 	}
