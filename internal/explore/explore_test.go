@@ -53,7 +53,7 @@ func (w *world) form() []byte {
 		flags(n.frozen, n.dead, n.cut, n.closing, n.hurried, n.closed, n.listener.number != 0, n.listener.ready, n.listener.late)
 		if n.dead {
 			if w.store.hostFile != "" {
-				put(int(min(w.now.Sub(n.died), w.cfg.Margin)))
+				put(int(min(w.now.Sub(n.died), max(w.cfg.Margin, w.store.longer))))
 			}
 			continue
 		}
@@ -567,6 +567,13 @@ func twoSessions(w *world) { // A and B are sessions of one process
 	oneHost(w)
 	w.nodes[1].process = 0
 }
+func longerMargin(w *world) { // A's margin is twice as long as B's
+	oneHost(w)
+	c := *w.cfg
+	c.Margin *= 2
+	w.store.longer = c.Margin
+	w.nodes[0].cfg, w.nodes[0].core = &c, core.New(&c)
+}
 func observed(w *world) { w.store.observed = true }
 func thrice(w *world)   { w.deaf, w.eager, w.thrice = true, true, true }
 func routed(w *world)   { w.eager, w.store.final, w.store.early = true, true, false }
@@ -840,6 +847,7 @@ func settings() []setting {
 		{name: "a lease with a successor, cut off", budget: budget{cuts: 1}, processes: each(mutex(1).lease(6*time.Second).passing(), mutex(1)), set: eager, without: cutOffWith("A unlocks")},
 		{name: "a late reply, and its process is cut off", budget: budget{faults: 1, cuts: 1}, processes: each(mutex(1), mutex(1)), set: eager, without: cutOffWith("A's Heartbeat  is executed, and its reply is delayed")},
 		{name: "a crash is learned of", budget: budget{crashes: 2}, processes: each(mutex(1), mutex(1)), set: oneHost},
+		{name: "a crash is learned of, a longer margin", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1)), set: longerMargin, without: crashWith("none")},
 		{name: "a crash is learned of, a try", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1).insisting()), set: oneHost},
 		{name: "a crash is learned of, a request is late", budget: budget{crashes: 1, faults: 1}, processes: each(mutex(1), mutex(1)), set: oneHost, without: crashWith("A's Acquire")},
 		{name: "a crash of two sessions is learned of", budget: budget{crashes: 1}, processes: each(mutex(1), mutex(1), mutex(1)), set: twoSessions, without: dying},

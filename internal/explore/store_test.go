@@ -21,6 +21,7 @@ type store struct {
 	skew     time.Duration
 	observed bool          // all keys are observed
 	hostFile string        // host file of every session; "": the processes run on different machines
+	longer   time.Duration // the margin of A's sessions, if it is longer than that of the others; 0: it is not
 	early    bool          // the store may answer a Release with Early before the release is committed
 	final    bool          // the store says so if no copy of a request can join any more
 	log      driver.OpTime // position at the end of the log; only early releases are in the log
@@ -102,7 +103,11 @@ func (s *store) execute(cmd *core.Command, ttl time.Duration, at core.Instant) (
 	case core.Read:
 		for _, id := range cmd.Sessions.IDs {
 			if reg, known := s.sessions[id]; known {
-				r.Members = append(r.Members, driver.Member{ID: id, TTL: reg.ttl, HostFile: s.hostFile, LastHeartbeat: reg.at, Expired: reg.expired})
+				m := driver.Member{ID: id, TTL: reg.ttl, HostFile: s.hostFile, LastHeartbeat: reg.at, Expired: reg.expired}
+				if id[0] == 'A' {
+					m.Settings.Margin = s.longer
+				}
+				r.Members = append(r.Members, m)
 			}
 		}
 	case core.Load:

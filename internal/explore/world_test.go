@@ -487,7 +487,7 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 		}
 	}
 	if s.Op == core.Expire && s.Died && !slices.ContainsFunc(w.nodes, func(n node) bool {
-		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= w.cfg.Margin
+		return n.dead && n.core.Session() == s.Session && w.now.Sub(n.died) >= max(w.cfg.Margin, n.cfg.Margin)
 	}) {
 		return fmt.Errorf("%s expires session %s with Died set, but its process is alive or has only just died", name(i), s.Session)
 	}
@@ -1727,7 +1727,7 @@ func (w *world) overlooked(next core.Instant) error {
 
 // freedWithin returns how long after a node has learned of the last death ahead of it a key must be free.
 func (w *world) freedWithin() time.Duration {
-	return w.cfg.Margin + time.Duration(len(w.nodes)-2)*w.cfg.TTL/50
+	return max(w.cfg.Margin, w.store.longer) + time.Duration(len(w.nodes)-2)*w.cfg.TTL/50
 }
 
 // done reports whether every caller has been served, and whether the live sessions have left nothing behind in the
