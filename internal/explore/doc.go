@@ -44,8 +44,8 @@
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
 //   - Once a listener is ready, observers are told that their keys may have changed.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
-//   - No hold ends because of a stale reading, or because the record of another key was deleted. The exception is
-//     a lease that has outlived its session. If the store has a lease that ended so, it is released.
+//   - No hold ends because of a stale reading, or because the record of another key was deleted. A lease
+//     does not end with its session. The exception is a lease of which the store has denied that it has it. If the store has a lease that ended so, it is released.
 //   - If there are no faults: Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later.
 //     If it does not learn that, it gets the key when they have lapsed. A reader shares
 //     a hold of its process at once if nobody else waits. If the ends of leases and kept holds have come,

@@ -696,6 +696,9 @@ func waitersRead(what string) bool {
 	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) })
 }
 
+// waitersCutOff leaves out what waitersRead does, except that B is cut off.
+func waitersCutOff(what string) bool { return what != "B is cut off" && waitersRead(what) }
+
 // twiceInHaste leaves out all network faults except copies of A's requests, and whatever inHaste leaves out.
 func twiceInHaste(what string) bool {
 	return inHaste(what) || faultsBut([2]string{"A's Acquire", "twice"})(what)
@@ -867,6 +870,7 @@ func settings() []setting {
 		{name: "two keys, requests come twice", budget: budget{faults: 2}, processes: together(mutex(1), mutex(1).of("l")), change: patient, set: eager, without: twiceInHaste},
 		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
 		{name: "two keys, waiters are read", processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l")}}, change: readsWaiters, without: waitersRead},
+		{name: "two keys, waiters for leases are read, cut off", budget: budget{cuts: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: readsWaiters, without: waitersCutOff},
 		{name: "two keys, closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).of("l").auto()), set: eager},
 		{name: "two keys, closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closingCutOff},
 		{name: "two keys, closing, refused", budget: budget{closes: 1, refusals: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closing},
