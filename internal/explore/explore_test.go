@@ -61,6 +61,9 @@ func (w *world) form() []byte {
 			put(-15, d.node, int(min(w.now.Sub(d.at), w.freedWithin())))
 		}
 		b = n.core.State(b, w.now, name)
+		if n.registers != "" && !n.closed { // see closeSays
+			put(-21, int(name.Session(n.registers)), int(min(w.now.Sub(n.registered), w.cfg.Attempt+w.cfg.TTL)))
+		}
 		if n.closing && !n.closed {
 			flags(n.listed != "")
 			for _, r := range n.requests {
@@ -759,7 +762,8 @@ func settings() []setting {
 	patient := func(c *core.Config) { c.Attempt = 6 * time.Second } // longer than a heartbeat interval
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	readsWaiters := func(c *core.Config) { c.PollLanes, c.Poll = 1, time.Minute } // later than anybody must be served
-	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry }                    // pauses grow with each failure
+	onePoll := func(c *core.Config) { c.PollLanes = 1 }
+	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry } // pauses grow with each failure
 	narrow := func(c *core.Config) { c.LeastMargin, c.LeastGrace = 0, 0 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
 	joinTwice, extendUnanswered, releaseUnanswered := [2]string{"A's Acquire", "twice"}, [2]string{"A's Extend", "its reply is lost"}, [2]string{"A's Release", "its reply is lost"}
@@ -870,7 +874,7 @@ func settings() []setting {
 		{name: "two keys, requests come twice", budget: budget{faults: 2}, processes: together(mutex(1), mutex(1).of("l")), change: patient, set: eager, without: twiceInHaste},
 		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
 		{name: "two keys, waiters are read", processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l")}}, change: readsWaiters, without: waitersRead},
-		{name: "two keys, waiters for leases are read, cut off", budget: budget{cuts: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: readsWaiters, without: waitersCutOff},
+		{name: "two keys, waiters for leases are read, cut off", budget: budget{cuts: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: onePoll, without: waitersCutOff},
 		{name: "two keys, closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).of("l").auto()), set: eager},
 		{name: "two keys, closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closingCutOff},
 		{name: "two keys, closing, refused", budget: budget{closes: 1, refusals: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closing},

@@ -197,7 +197,7 @@ func (w *world) firstServed(key string, next core.Instant) error {
 	for i := range w.nodes {
 		callers += len(w.nodes[i].callers)
 	}
-	most := w.cfg.Margin + time.Duration(callers)*w.cfg.TTL/50 // a later waiter lets the first look first
+	most := max(w.cfg.Margin, w.store.longer) + time.Duration(callers)*w.cfg.TTL/50 // a later waiter lets the first look first
 	if !w.fifo {
 		most += w.pollTime() // until it learns of a waiter that went ahead
 	}
