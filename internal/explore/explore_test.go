@@ -699,8 +699,12 @@ func waitersRead(what string) bool {
 	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) })
 }
 
-// waitersCutOff leaves out what waitersRead does, except that B is cut off.
-func waitersCutOff(what string) bool { return what != "B is cut off" && waitersRead(what) }
+// waitersCutOff leaves out what waitersRead does, except that B is granted a lease before its heartbeat is executed, and that
+// B is cut off.
+func waitersCutOff(what string) bool {
+	may := []string{"B is cut off", "the notice to B", "B's Extend"}
+	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) }) && waitersRead(what)
+}
 
 // twiceInHaste leaves out all network faults except copies of A's requests, and whatever inHaste leaves out.
 func twiceInHaste(what string) bool {
