@@ -699,10 +699,10 @@ func waitersRead(what string) bool {
 	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) })
 }
 
-// waitersCutOff leaves out what waitersRead does, except that B is granted a lease before its heartbeat is executed, and that
-// B is cut off.
-func waitersCutOff(what string) bool {
-	may := []string{"B is cut off", "the notice to B", "B's Extend"}
+// waitersExpelled leaves out what waitersRead does, except that B is granted a lease before its heartbeat is executed, and
+// that somebody deletes the record of its session.
+func waitersExpelled(what string) bool {
+	may := []string{"of the session of B", "the notice to B", "B's Extend"}
 	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) }) && waitersRead(what)
 }
 
@@ -878,7 +878,7 @@ func settings() []setting {
 		{name: "two keys, requests come twice", budget: budget{faults: 2}, processes: together(mutex(1), mutex(1).of("l")), change: patient, set: eager, without: twiceInHaste},
 		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
 		{name: "two keys, waiters are read", processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l")}}, change: readsWaiters, without: waitersRead},
-		{name: "two keys, waiters for leases are read, cut off", budget: budget{cuts: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: onePoll, without: waitersCutOff},
+		{name: "two keys, waiters for leases are read, and their session is deleted", budget: budget{expels: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: onePoll, without: waitersExpelled},
 		{name: "two keys, closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).of("l").auto()), set: eager},
 		{name: "two keys, closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closingCutOff},
 		{name: "two keys, closing, refused", budget: budget{closes: 1, refusals: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closing},

@@ -343,7 +343,7 @@ func (w *world) step(i int, e core.Event) error {
 			if errors.Is(f.Cause, core.ErrRecordDeleted) && h.deleted == 0 && h.watchedBy(session) {
 				return fmt.Errorf("%s ends the hold of call %d although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
-			if h.over != 0 && errors.Is(f.Cause, core.ErrNotRenewed) && w.store.log.Term <= 1 && !w.deleted {
+			if ended := errors.Is(f.Cause, core.ErrNotRenewed) || errors.Is(f.Cause, driver.ErrSessionExpired); ended && h.over != 0 && h.deleted == 0 && w.store.log.Term <= 1 {
 				return fmt.Errorf("%s ends the lease of call %d with its session, although nobody has deleted the key's record: %w", name(i), f.Hold.Call, f.Cause)
 			}
 			h.ended = min(w.now, deadline) // w.now is past the deadline only after a freeze
