@@ -39,6 +39,7 @@
 //     it names the keys that the store may still have, and no key that the store has answered it has released. It says
 //     that the session may still be listed if it is, and not if the store has answered that it is not.
 //   - The pause before a command is sent again doubles with each failure, and starts again after a success.
+//   - No Extend is sent for a lease whose hold has ended.
 //   - A lease ends at the time that its own margin and grace require, which may differ from the session's.
 //   - No more commands and polls are under way than there are lanes for them.
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.

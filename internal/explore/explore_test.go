@@ -866,6 +866,7 @@ func settings() []setting {
 		{name: "two kinds", processes: each(mutex(1), semaphore), set: deaf},
 		{name: "a semaphore taken whole", processes: together(semaphore.as(driver.KindSemaphore, 2, 2), semaphore.as(driver.KindSemaphore, 2, 2), semaphore.as(driver.KindSemaphore, 2, 2)), set: eager},
 		{name: "one lane", processes: together(mutex(1), mutex(1)), change: oneLane, set: deaf},
+		{name: "one lane, a lease is extended", budget: budget{extends: 1, windDown: 1}, processes: together(mutex(1).lease(6*time.Second), mutex(1).of("l")), change: oneLane, set: eager, without: inHaste},
 		{name: "no hand-off", budget: budget{faults: 1}, processes: together(mutex(1), mutex(1)), change: noHandOff, set: deaf},
 		{name: "closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).auto()), set: deaf},
 		{name: "closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: each(mutex(1)), set: deaf, without: cutOffWith("A closes")},

@@ -461,7 +461,7 @@ func revokedBy(e core.Event) (claims []string) {
 }
 
 // mayStillSend checks a command that a process sends. It must have a lane for the command. After a session is lost, only its commands about leases may be
-// sent. A lost hold must not seal its key. A revoked key may be kept only for the grace and two margins. An Expire may
+// sent. A lost hold must not seal its key, nor extend its lease. A revoked key may be kept only for the grace and two margins. An Expire may
 // have Died set only if the session's process died at least a margin ago. A request may name only sessions that have
 // expired. session is the id of the process's session before the step.
 func (w *world) mayStillSend(i int, s *core.Send, session string) error {
@@ -500,6 +500,9 @@ func (w *world) mayStillSend(i int, s *core.Send, session string) error {
 				return fmt.Errorf("%s requests the key and names session %s as expired, which it is not", name(i), id)
 			}
 		}
+	}
+	if x := s.Edit.Extend; x != nil && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == x.Claim.ID && h.ended != 0 }) {
+		return fmt.Errorf("%s extends the lease of claim %s, whose hold has ended", name(i), x.Claim.ID)
 	}
 	if v := s.Edit.Release; v != nil && v.Seal > 0 && slices.ContainsFunc(w.nodes[i].holds, func(h hold) bool { return h.id == v.Claim.ID && h.ended != 0 }) {
 		return fmt.Errorf("%s seals with claim %s, whose hold was lost", name(i), v.Claim.ID)
