@@ -714,6 +714,12 @@ func twiceInHaste(what string) bool {
 // closingCutOff leaves out what cutOffWith and inHaste leave out, except A's Close.
 func closingCutOff(what string) bool { return inHaste(what) || cutOffWith("A closes")(what) }
 
+// closesAfterFailOver leaves out all actions that are not needed for a fail-over after an early release, a cut and a Close in a hurry.
+func closesAfterFailOver(what string) bool {
+	may := []string{"fails over", "A is cut off", "A closes", "A hurries", "A's timer", "A unlocks"}
+	return !slices.ContainsFunc(may, func(part string) bool { return strings.Contains(what, part) })
+}
+
 // closing leaves out B's Close, every refusal except those of A's releases, and whatever inHaste leaves out.
 func closing(what string) bool {
 	return what == "B closes" || inHaste(what) || strings.HasSuffix(what, "is refused") && !strings.HasPrefix(what, "A's Release")
@@ -767,6 +773,7 @@ func settings() []setting {
 	oneLane := func(c *core.Config) { c.Lanes, c.PollLanes = 1, 1 }
 	readsWaiters := func(c *core.Config) { c.PollLanes, c.Poll = 1, time.Minute } // later than anybody must be served
 	onePoll := func(c *core.Config) { c.PollLanes = 1 }
+	brisk := func(c *core.Config) { c.Heartbeat = time.Second }
 	longer := func(c *core.Config) { c.Backoff = 4 * c.Retry } // pauses grow with each failure
 	narrow := func(c *core.Config) { c.LeastMargin, c.LeastGrace = 0, 0 }
 	semaphore := mutex(1).as(driver.KindSemaphore, 1, 2)
@@ -877,6 +884,7 @@ func settings() []setting {
 		{name: "closing, and its request comes twice", budget: budget{closes: 1, faults: 2}, processes: each(mutex(1)), change: patient, set: deaf, without: faultsBut(joinTwice, releaseUnanswered)},
 		{name: "two keys, one lane, one caller gives up", budget: budget{giveUps: 1}, processes: together(mutex(1), mutex(1).of("l")), change: oneLane, set: deaf},
 		{name: "two keys, requests come twice", budget: budget{faults: 2}, processes: together(mutex(1), mutex(1).of("l")), change: patient, set: eager, without: twiceInHaste},
+		{name: "closing after a fail-over, cut off", budget: budget{closes: 1, cuts: 1, failOvers: 1}, processes: each(mutex(1)), change: brisk, set: final, without: closesAfterFailOver},
 		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
 		{name: "two keys, waiters are read", processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l")}}, change: readsWaiters, without: waitersRead},
 		{name: "two keys, waiters for leases are read, and their session is deleted", budget: budget{expels: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: onePoll, without: waitersExpelled},
