@@ -894,6 +894,7 @@ func settings() []setting {
 		{name: "closing after a fail-over, cut off", budget: budget{closes: 1, cuts: 1, failOvers: 1}, processes: each(mutex(1)), change: brisk, set: final, without: closesAfterFailOver},
 		{name: "two keys, a fail-over", budget: budget{failOvers: 1}, processes: together(mutex(1), mutex(1).of("l")), set: final, without: inHaste},
 		{name: "two keys, waiters are read", processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1), mutex(1).of("l")}}, change: readsWaiters, without: waitersRead},
+		{name: "a lease, a freeze", budget: budget{freezes: 1}, processes: each(mutex(1).lease(6 * time.Second)), set: deaf},
 		{name: "two keys, waiters for leases are read, and their session is deleted", budget: budget{expels: 1}, processes: [][]caller{{mutex(1), mutex(1).of("l")}, {mutex(1).lease(time.Minute), mutex(1).lease(time.Minute).of("l")}}, change: onePoll, without: waitersExpelled},
 		{name: "two keys, closing", budget: budget{closes: 1}, processes: together(mutex(1), mutex(1).of("l").auto()), set: eager},
 		{name: "two keys, closing, cut off", budget: budget{closes: 1, cuts: 1}, processes: together(mutex(1), mutex(1).of("l")), set: eager, without: closingCutOff},

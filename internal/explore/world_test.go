@@ -904,13 +904,16 @@ func (w *world) leastMargin() time.Duration {
 func (w *world) nodeActions(i int, fair bool, all *list) {
 	n := &w.nodes[i]
 	if n.frozen {
-		all.rarely("%s goes on after a freeze", name(i), func(w *world) error {
+		thaw := func(w *world) {
 			for _, j := range w.processOf(i) {
 				w.nodes[j].frozen = false
 				for f := range w.nodes[j].failures {
 					w.nodes[j].failures[f].at = 0
 				}
 			}
+		}
+		all.rarely("%s goes on after a freeze", name(i), func(w *world) error {
+			thaw(w)
 			for _, j := range w.processOf(i) {
 				if err := w.step(j, core.Tick{}); err != nil {
 					return err
@@ -918,6 +921,22 @@ func (w *world) nodeActions(i int, fair bool, all *list) {
 			}
 			return nil
 		})
+		for c := range n.callers {
+			if o := &n.callers[c]; o.hold != nil && !w.staying(i, o) && !o.passes && !fair {
+				all.rarely("%s goes on after a freeze, and first unlocks", name(i), func(w *world) error {
+					thaw(w)
+					if err := w.unlock(i, c); err != nil {
+						return err
+					}
+					for _, j := range w.processOf(i) {
+						if err := w.step(j, core.Tick{}); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			}
+		}
 		return
 	}
 	if n.core.Next() <= w.now {
@@ -1595,7 +1614,13 @@ func (w *world) unlock(i, c int) error {
 		done.Release = &leave
 	}
 	n.done = done
-	return w.step(i, done)
+	if err := w.step(i, done); err != nil {
+		return err
+	}
+	if h := n.hold(hold); h.over != 0 && h.over <= w.now && h.ended == 0 {
+		return fmt.Errorf("%s unlocks the lease of call %d, but has not ended it, although it is over: %+v", name(i), hold.Call, h)
+	}
+	return nil
 }
 
 // nextTime returns the next time at which something happens by itself. The result ok is false if there is none. It is
