@@ -49,7 +49,7 @@
 //     does not end with its session. The exception is a lease of which the store has denied that it has it. If the store has a lease that ended so, it is released.
 //   - If there are no faults: Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later.
 //     If it does not learn that, it gets the key when they have lapsed. A reader shares
-//     a hold of its process at once if nobody else waits. If the ends of leases and kept holds have come,
+//     a hold of its process at once if there are no other processes. If the ends of leases and kept holds have come,
 //     it gets the key with its next poll. It learns of a grant by a notice, or with its next poll if the store can't
 //     notify. A holder learns of a revocation with its next heartbeat. A call of Break reads the key at once, and
 //     returns when a notice says that what it waits for is over, or with its next poll.

@@ -267,10 +267,10 @@ func (w *world) broke(next core.Instant) error {
 	return nil
 }
 
-// shared checks, without faults, that no reader at the head of its process's queue waits while it could share a hold of
-// another reader of its process, because no other process waits for the key.
+// shared checks, without faults and other processes, that no reader at the head of its process's queue waits while it could
+// share a hold of another reader.
 func (w *world) shared(next core.Instant) error {
-	if !w.prompt || w.deleted || !w.keeps {
+	if !w.prompt || w.deleted || !w.keeps || len(w.nodes) > 1 {
 		return nil
 	}
 	for i := range w.nodes {
