@@ -27,7 +27,8 @@
 //     weight of these claims and of kept claims never exceeds the key's limit. A release never moves the end of a hold
 //     to a later time, and an Extend never to an earlier one.
 //   - Waiters are granted the key in the order of the queue, which is FIFO, except that claims for earlier ticks, and so
-//     the more preferred candidates, come first. A named successor may overtake. A semaphore is never handed off within a process.
+//     the more preferred candidates, come first. A named successor may overtake. A semaphore is never handed off within
+//     a process.
 //   - Only a caller whose tick is over is told so, and such a caller is never granted the key. The last successful
 //     tick never decreases, its result does not change, and its seal does not remove a waiter for a later tick.
 //   - A holder that names a successor learns whether the successor was granted the key. Tokens grow.
@@ -45,14 +46,15 @@
 //   - No Tick is due at once after a step, and not a hundred Ticks in a row have no effect. A step ends, without a panic.
 //   - Once a listener is ready, observers are told that their keys may have changed.
 //   - When Break returns, the holds that it had to end are over, and so are their graces.
-//   - No hold ends because of a stale reading, or because the record of another key was deleted. A lease
-//     does not end with its session. The exception is a lease of which the store has denied that it has it. If the store has a lease that ended so, it is released.
+//   - No hold ends because of a stale reading, or because the record of another key was deleted. A lease does not end
+//     with its session, unless the store has denied that it has the lease. If the store has a lease that ended so, it is
+//     released.
 //   - If there are no faults: Once a waiter has learned that all sessions ahead are dead, it gets the key a margin later.
-//     If it does not learn that, it gets the key when they have lapsed. A reader shares
-//     a hold of its process at once if there are no other processes. If the ends of leases and kept holds have come,
-//     it gets the key with its next poll. It learns of a grant by a notice, or with its next poll if the store can't
-//     notify. A holder learns of a revocation with its next heartbeat. A call of Break reads the key at once, and
-//     returns when a notice says that what it waits for is over, or with its next poll.
+//     If it does not learn that, it gets the key when they have lapsed. A reader shares a hold of its process at once if
+//     nobody else waits. If the ends of leases and kept holds have come, a waiter gets the key with its next poll. It
+//     learns of a grant by a notice, or with its next poll if the store can't notify. A holder learns of a revocation
+//     with its next heartbeat. A call of Break reads the key at once, and returns when a notice says that what it waits
+//     for is over, or with its next poll.
 //
 // From every state, the package also checks what happens if there are no further faults: every caller is served,
 // revoked claims are given up, the store learns which keys are observed, and live sessions leave nothing behind in the

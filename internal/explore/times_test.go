@@ -62,14 +62,18 @@ func (n *node) counts(now core.Instant, c *core.Command, r *core.Reply) {
 			return
 		}
 		failed = r.Lost || r.Err == nil && !shows(&r.State, c.Edit.Acquire.Claim.ID)
+		if failed && !r.Lost && !c.Edit.Acquire.Wait { // a try that is refused, which has not failed, or that came too late
+			fails(purpose(c))
+			n.failures[n.failure(purpose(c))].pardon()
+			return
+		}
 	case core.Release:
 		if errors.Is(r.Err, driver.ErrNotWaiting) || r.Err == nil && !r.Found { // another release may follow
 			n.mayRepeat(purpose(c))
 			return
 		}
 		if i := n.failure(purpose(c)); i >= 0 && !failed && c.Edit.Release.Keep > 0 { // they count only if another release follows at once
-			n.failures[i].or += n.failures[i].n
-			n.failures[i].n, n.failures[i].at = 0, 0
+			n.failures[i].pardon()
 			return
 		}
 	case core.Unregister, core.Announce:
@@ -83,6 +87,12 @@ func (n *node) counts(now core.Instant, c *core.Command, r *core.Reply) {
 	} else if i := n.failure(op, id); i >= 0 {
 		n.failures = slices.Delete(n.failures, i, i+1)
 	}
+}
+
+// pardon makes the failures so far count or not.
+func (f *failure) pardon() {
+	f.or += f.n
+	f.n, f.at = 0, 0
 }
 
 // mayRepeat records that the next command for the purpose may be sent at any time.
@@ -202,7 +212,7 @@ func (w *world) firstServed(key string, next core.Instant) error {
 		most += w.pollTime() // until it learns of a waiter that went ahead
 	}
 	lapsed := func(session string) bool {
-		if s, known := w.store.sessions[session]; known && !s.expired {
+		if s, known := w.store.sessions[session]; known { // it has expired then, or is to expire
 			over = max(over, w.instant(s.at.Add(s.ttl)))
 		}
 		return w.owner(session).dead
