@@ -210,6 +210,18 @@ func TestOutlivedLeaseThatIsNotHeldIsReleased(t *testing.T) {
 	r.says("the store had it", "Freed 1")
 }
 
+// lookFails leaves a look without an answer. The next follows a heartbeat after the pause.
+func (r *rig) lookFails(pause time.Duration) {
+	r.t.Helper()
+	r.answer("Keys", noAnswer)
+	r.pass(pause - aMoment)
+	r.says("before the pause is over", "")
+	r.pass(aMoment)
+	r.says("the pause is over", "Heartbeat")
+	r.answer("Heartbeat", core.Reply{})
+	r.says("acknowledged", "Keys")
+}
+
 // looking makes the Core read the held lease, whose Extend may have no answer yet, and returns the number of the Keys.
 func (r *rig) looking() {
 	r.pass(time.Second)
@@ -308,13 +320,7 @@ func TestLookWithoutAnAnswer(t *testing.T) {
 			pauses = []time.Duration{r.cfg.Retry * 3 / 4, r.cfg.Backoff * 3 / 4}
 		}
 		for _, pause := range pauses {
-			r.answer("Keys", noAnswer)
-			r.pass(pause - aMoment)
-			r.says("before the pause is over", "")
-			r.pass(aMoment)
-			r.says("the pause is over", "Heartbeat")
-			r.answer("Heartbeat", core.Reply{})
-			r.says("acknowledged", "Keys")
+			r.lookFails(pause)
 		}
 	}
 }

@@ -160,13 +160,7 @@ func TestLookForGrantsWithoutAnAnswer(t *testing.T) {
 	r.listen()
 	r.answer("Heartbeat", core.Reply{})
 	for _, pause := range []time.Duration{r.cfg.Retry * 3 / 4, r.cfg.Backoff * 3 / 4} {
-		r.answer("Keys", noAnswer)
-		r.pass(pause - aMoment)
-		r.says("before the pause is over", "")
-		r.pass(aMoment)
-		r.says("the pause is over", "Heartbeat")
-		r.answer("Heartbeat", core.Reply{})
-		r.says("acknowledged", "Keys")
+		r.lookFails(pause)
 	}
 	r.look([]string{"1"})
 	r.says("one was granted", "Acquire")
