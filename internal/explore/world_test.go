@@ -310,6 +310,7 @@ func (w *world) step(i int, e core.Event) error {
 			n.failures = slices.DeleteFunc(n.failures, func(o failure) bool { return o.id == f.Claim })
 			n.orphans = true
 			n.requested(w.now, driver.Claim{ID: f.Claim, Key: f.Key})
+			n.request(f.Claim).missed = false // it has joined since
 		case core.SessionLost:
 			if _, begins := e.(core.Close); !n.closing || begins && overdue { // otherwise Close reports what it leaves behind
 				n.sessionEnded(f.Session)
