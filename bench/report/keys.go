@@ -112,7 +112,9 @@ func (r *report) keysOf(ctx context.Context, used bool, goroutines int) (ofLocks
 			part.prepare = func(ctx context.Context, key string) error { return p.raw.WriteEach(ctx, key, 1) }
 		}
 		add(writes, p.column, part)
-		add(together, p.column, &keysPart{do: func(ctx context.Context, key string) error { return p.raw.WriteTogether(ctx, "together, "+key) }})
+		if !used {
+			add(together, p.column, &keysPart{do: func(ctx context.Context, key string) error { return p.raw.WriteTogether(ctx, "together, "+key) }})
+		}
 	}
 	for turn := range keyTurns + 1 {
 		for _, i := range rand.Perm(len(parts)) {

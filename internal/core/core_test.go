@@ -170,6 +170,15 @@ func (r *rig) pass(d time.Duration) {
 	}
 }
 
+// exactly lets time pass. At its end, and no moment earlier, the effects are those of then.
+func (r *rig) exactly(d time.Duration, what, before, then string) {
+	r.t.Helper()
+	r.pass(d - aMoment)
+	r.says("before: "+what, before)
+	r.pass(aMoment)
+	r.says(what, then)
+}
+
 // untilHeartbeat lets time pass until a heartbeat is sent.
 func (r *rig) untilHeartbeat() {
 	r.t.Helper()

@@ -31,10 +31,7 @@ const aMoment = time.Millisecond
 // expiresAfter checks that the Core sends an Expire for the dead session o once the margin has passed, and not before.
 func (r *rig) expiresAfter(margin time.Duration) {
 	r.t.Helper()
-	r.pass(margin - aMoment)
-	r.says("before the margin is over", "")
-	r.pass(aMoment)
-	r.says("the margin is over", "Expire of a dead process")
+	r.exactly(margin, "the margin is over", "", "Expire of a dead process")
 }
 
 // A session whose process has died is expired one margin later, even if it has not lapsed by then.

@@ -194,12 +194,16 @@ func (c *Core) listenerReady() {
 	l := &c.listener
 	l.state = ready
 	l.readies++
-	ours := func(cl *claim) bool { return cl.request.Session == c.session.id }
-	waiters := c.those(func(cl *claim) bool { return ours(cl) && cl.state == waiting })
-	for _, cl := range c.those(ours) {
+	ours, waiters := c.those(func(cl *claim) bool { return cl.request.Session == c.session.id }), 0
+	for _, cl := range ours {
+		if cl.state == waiting {
+			waiters++
+		}
+	}
+	for _, cl := range ours {
 		switch cl.state {
 		case waiting:
-			if len(waiters) > c.cfg.PollLanes && c.awaitsGrant(cl) {
+			if waiters > c.cfg.PollLanes && c.awaitsGrant(cl) {
 				c.doubt(cl)
 			} else {
 				c.fire(cl, wake, args{})

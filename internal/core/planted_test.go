@@ -251,10 +251,7 @@ func TestHeartbeatBacksOff(t *testing.T) {
 	r.untilHeartbeat()
 	for _, pause := range []time.Duration{750 * time.Millisecond, 1500 * time.Millisecond} {
 		r.answer("Heartbeat", noAnswer)
-		r.pass(pause - aMoment)
-		r.says("before "+pause.String(), "")
-		r.pass(aMoment)
-		r.says("after "+pause.String(), "Heartbeat")
+		r.exactly(pause, "after "+pause.String(), "", "Heartbeat")
 	}
 }
 
@@ -345,10 +342,7 @@ func TestWaiterBehindAHoldThatIsKeptHere(t *testing.T) {
 	ahead := r.behind(1)
 	ahead.State.Holders[0] = driver.Holder{Claim: "s.1", Session: "s", Token: 5000, Weight: 1, Until: r.clock().Add(3 * time.Second)}
 	r.answer("Acquire", ahead)
-	r.pass(3*time.Second - aMoment)
-	r.says("before its end", "")
-	r.pass(aMoment)
-	r.says("at its end", "Acquire")
+	r.exactly(3*time.Second, "at its end", "", "Acquire")
 }
 
 // A forced claim polls every five seconds: another forced claim may be granted first.
@@ -357,10 +351,7 @@ func TestForcedClaimPolls(t *testing.T) {
 	r.begin(first)
 	r.answer("Acquire", r.behind(1))
 	r.answer("Read", r.member())
-	r.pass(5*time.Second - aMoment)
-	r.says("before that", "Heartbeat")
-	r.pass(aMoment)
-	r.says("after that", "Acquire first")
+	r.exactly(5*time.Second, "after that", "Heartbeat", "Acquire first")
 }
 
 // A kept hold is remembered for a margin longer than it lasts, because the store's clock may be behind.

@@ -214,10 +214,7 @@ func TestOutlivedLeaseThatIsNotHeldIsReleased(t *testing.T) {
 func (r *rig) lookFails(pause time.Duration) {
 	r.t.Helper()
 	r.answer("Keys", noAnswer)
-	r.pass(pause - aMoment)
-	r.says("before the pause is over", "")
-	r.pass(aMoment)
-	r.says("the pause is over", "Heartbeat")
+	r.exactly(pause, "the pause is over", "", "Heartbeat")
 	r.answer("Heartbeat", core.Reply{})
 	r.says("acknowledged", "Keys")
 }
@@ -333,10 +330,7 @@ func TestWaiterForTheEndOfALease(t *testing.T) {
 	ahead.State.Holders[0].Until = r.clock().Add(6 * time.Second)
 	r.answer("Acquire", ahead)
 	r.says("the lease does not end with its session, which is not read", "")
-	r.pass(6*time.Second - aMoment)
-	r.says("before the end", "Heartbeat")
-	r.pass(aMoment)
-	r.says("the lease is over", "Acquire")
+	r.exactly(6*time.Second, "the lease is over", "Heartbeat", "Acquire")
 }
 
 // If Close keeps a claim for its holder's grace, it keeps the claim a margin longer, because the store's clock may jump
@@ -440,10 +434,7 @@ func TestExtendCountsFromItsSend(t *testing.T) {
 	r.extending()
 	r.pass(time.Second)
 	r.extended(r.clock().Add(6 * time.Second))
-	r.pass(r.cfg.Hold(6*time.Second) - time.Second - aMoment)
-	r.says("before its time is over", "")
-	r.pass(aMoment)
-	r.says("its time is over", "End 1: dsync: the lease is over after 6s, Freed 1")
+	r.exactly(r.cfg.Hold(6*time.Second)-time.Second, "its time is over", "", "End 1: dsync: the lease is over after 6s, Freed 1")
 }
 
 // A hold that ends because the session has lapsed is not kept: another has been granted the key.

@@ -29,6 +29,13 @@ func (r *rig) twoWaiters() {
 	r.waiters(2)
 }
 
+// twoWaitersRead is like twoWaiters, but the listener has become ready, and a look reads their keys.
+func (r *rig) twoWaitersRead() {
+	r.twoWaiters()
+	r.listen()
+	r.answer("Heartbeat", core.Reply{})
+}
+
 // look answers a look: these of the keys that it reads are held by their claims, and these have no record.
 func (r *rig) look(held []string, without ...string) {
 	r.t.Helper()
@@ -156,9 +163,7 @@ func TestLookForGrantsFollowsAHeartbeat(t *testing.T) {
 func TestLookForGrantsWithoutAnAnswer(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Backoff = 2 * time.Second
-	r.twoWaiters()
-	r.listen()
-	r.answer("Heartbeat", core.Reply{})
+	r.twoWaitersRead()
 	for _, pause := range []time.Duration{r.cfg.Retry * 3 / 4, r.cfg.Backoff * 3 / 4} {
 		r.lookFails(pause)
 	}
@@ -176,9 +181,7 @@ func TestLookForGrantsWithoutAnAnswer(t *testing.T) {
 // If the key of a waiter has no record, somebody has deleted it. The waiter joins again.
 func TestLookForGrantsFindsNoRecord(t *testing.T) {
 	r := newRig(t)
-	r.twoWaiters()
-	r.listen()
-	r.answer("Heartbeat", core.Reply{})
+	r.twoWaitersRead()
 	r.look(nil, "1")
 	r.says("no record of one", "Acquire")
 }
@@ -188,9 +191,7 @@ func TestLookForGrantsFindsNoRecord(t *testing.T) {
 func TestLookForGrantsLetsLinger(t *testing.T) {
 	r := newRig(t)
 	r.cfg.Linger = 2 * time.Second
-	r.twoWaiters()
-	r.listen()
-	r.answer("Heartbeat", core.Reply{})
+	r.twoWaitersRead()
 	r.look(nil)
 	r.notice(driver.NoticeGrant)
 	r.says("granted", "Deliver 1: hold 1, token 7000")

@@ -7,8 +7,8 @@
 //   - A reply or a notice arrives at once, late or never.
 //   - A listener becomes ready at once or late, or breaks.
 //   - The clock moves to the next due time, or the store's clock steps within the margin.
-//   - A process freezes, and then first looks at its clock or unlocks. It is cut off, crashes, or learns that another process has crashed. Two sessions of one process
-//     freeze and crash together. Their margins may differ.
+//   - A process freezes, and then first looks at its clock or unlocks. It is cut off, crashes, or learns that another
+//     process has crashed. Two sessions of one process freeze and crash together. Their margins may differ.
 //   - A Sweep removes expired and lapsed sessions.
 //   - A caller locks, gives up, resigns, names its successor, reports progress, hangs, extends a lease, publishes
 //     a value, unlocks, or unlocks a second time.
