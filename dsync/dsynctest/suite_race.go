@@ -97,56 +97,125 @@ func testRaceFreshKey(e *env) {
 }
 
 // testRaceKeys acquires many keys at the same time, in different states, and then releases them at the same time. A
-// store may put such commands together, but each has its own answer.
+// store may put such commands together, but each has its own answer, and the effect that it has alone. In the first round
+// the store knows none of the keys, so most of the records may be missing; in the others, most exist.
 func testRaceKeys(e *env) {
-	const n, states = 64, 4
+	for round := range 3 {
+		raceKeys(e, round)
+	}
+}
+
+func raceKeys(e *env, round int) {
+	const n = 64
 	const (
-		unused = iota
-		used
-		held
-		otherKind
+		unused    = iota
+		used      // free
+		held      // by another claim
+		otherKind // held as another kind
+		elected   // free, and its terms are counted, though it was last used as the claims' kind
+		resized   // free, and another limit counts as the present one
+		queued    // free, and another claim waits when it is released
+		sealed    // free, but no claim without a tick is granted it any more
+		observed  // free, and others observe it
+		late      // unused, and the request comes too late; only in the last round, because a store may then not put others together
+		states
 	)
+	stateOf := func(i int) int {
+		if s := i % (2 * states); s < late || s == late && round == 2 {
+			return s
+		}
+		return []int{unused, used}[round%2]
+	}
+	granted := func(state int) bool { return state != held && state != otherKind && state != sealed && state != late }
 	mine, others := e.session(), e.session()
-	claims, before := make([]driver.Claim, n), make([]driver.Claim, n)
+	claims, before, next := make([]driver.Claim, n), make([]driver.Claim, n), make([]driver.Claim, n)
+	var watched []string
 	for i := range n {
 		key := newID()
-		claims[i], before[i] = e.claim(key, mine), e.claim(key, others)
-		if i%states == otherKind {
+		claims[i], before[i], next[i] = e.claim(key, mine), e.claim(key, others), e.claim(key, others)
+		state := stateOf(i)
+		if state == otherKind || state == elected {
 			before[i].Kind = driver.KindElection
 		}
-		if i%states != unused {
+		if state != unused && state != late {
 			e.hold(before[i])
 		}
-		if i%states == used {
+		if state == resized {
+			e.resizeTo(driver.Resize{Key: key, Kind: before[i].Kind, From: 2, Limit: 1})
+		}
+		switch state {
+		case used, resized, queued:
 			e.release(before[i])
+		case elected:
+			e.release(before[i])
+			later := e.claim(key, others)
+			e.hold(later)
+			e.release(later)
+		case sealed:
+			e.releaseAs(before[i], driver.Release{Seal: 1}, true)
+		case observed:
+			e.release(before[i])
+			watched = append(watched, key)
 		}
 	}
+	notifies := e.hears(watched...) != nil
 	errs := make([]error, n)
 	together(n, func(i int) {
-		st, _, err := storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, e.far)
+		state, notAfter := stateOf(i), e.far
+		if state == late {
+			notAfter = time.UnixMilli(1)
+		}
+		st, notices, err := storecmd.Acquire(e.ctx, e.store, claims[i], true, nil, notAfter)
 		h, holds := st.Holder(claims[i].ID)
-		switch want := i % states; {
-		case want == otherKind && errors.Is(err, driver.ErrMismatch):
+		switch {
+		case state == otherKind && errors.Is(err, driver.ErrMismatch):
 		case err != nil:
 			errs[i] = err
-		case want == otherKind || holds != (want != held) || !holds && st.Position != 1:
+		case state == otherKind || holds != granted(state) || state == held && st.Position != 1:
 			errs[i] = fmt.Errorf("acquire of key %d: %+v", i, st)
+		case state == observed && notifies && !contains(notices, change(claims[i].Key)):
+			errs[i] = fmt.Errorf("acquire of key %d: notices %+v, want those who observe it to be notified", i, notices)
 		}
 		claims[i].Token, claims[i].NoneWaiting = h.Token, holds
 	})
+	for i, c := range next {
+		if stateOf(i) == queued {
+			e.queue(c)
+		}
+	}
 	together(n, func(i int) {
-		found, _, err := storecmd.Release(e.ctx, e.store, claims[i], driver.Release{Early: i%3 == 0})
-		if want := i%states != otherKind; err != nil || found != want {
-			errs[i] = errors.Join(errs[i], fmt.Errorf("release of key %d: found %t, want %t: %w", i, found, want, err))
+		found, notices, err := storecmd.Release(e.ctx, e.store, claims[i], driver.Release{Early: i%3 == 0})
+		state := stateOf(i)
+		if want := granted(state) || state == held; err != nil || found != want {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("release of key %d: found %t, error %v; want %t, no error", i, found, err, want))
+		}
+		if state == observed && notifies && !contains(notices, change(claims[i].Key)) {
+			errs[i] = errors.Join(errs[i], fmt.Errorf("release of key %d: notices %+v, want those who observe it to be notified", i, notices))
+		}
+		for _, n := range notices {
+			if state != observed && n.Claim != next[i].ID {
+				errs[i] = errors.Join(errs[i], fmt.Errorf("release of key %d: notice %+v", i, n))
+			}
 		}
 	})
 	if err := errors.Join(errs...); err != nil {
 		e.Fatalf("%d keys at the same time: %v", n, err)
 	}
 	for i, c := range before {
-		if i%states == held || i%states == otherKind {
+		switch stateOf(i) {
+		case held, otherKind:
 			e.wantHolders(e.load(c.Key), c)
-		} else {
+		case queued:
+			e.wantHolders(e.load(c.Key), next[i])
+		case elected:
+			e.wantFree(c.Key)
+			e.wantTerm(e.acquire(e.candidate(c.Key, others)), 2)
+		case resized:
+			e.wantFree(c.Key)
+			if st := e.acquire(e.weighted(c.Key, others, 1, 2)); st.Limit != 1 {
+				e.Errorf("a claim of the former limit was granted with the limit %d, want 1", st.Limit)
+			}
+		default:
 			e.wantFree(c.Key)
 		}
 	}
