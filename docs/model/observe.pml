@@ -4,7 +4,7 @@
  *   internal/engine: observe.go (observe, watch)
  *   internal/core: outbox.go (notifyChange, changed, messageAnswered), listener.go (listenerReady)
  *   dsync/mongo: listen.go (listen, tailKeys), tail.go (open, reopen), observe.go (mark, marking), notice.go (change, changed),
- *     release.go (releaseAlone), shapes_short.go (acquiringShort, releasingShort)
+ *     release.go (releaseAlone), shapes_short.go (acquiring, releasing)
  * An observer reads, waits for a change, and reads again; its channel holds one change. If the key changes while a notice
  * is under way, another notice follows. A listener opens its cursor, then marks the keys as observed, and then is ready. Replies
  * show the mark, and commands whose reply does not show it change nothing if there is one.

@@ -1,7 +1,7 @@
 /* Tokens: grants, hand-offs in a process, clean-up of idle records, a clock that goes back.
  *
  * Stands for:
- *   dsync/mongo: shapes_settle.go (settle), short.go (after, acquireFree, maxLag), shapes_short.go (acquiringShort, handingOver),
+ *   dsync/mongo: shapes_settle.go (settle), short.go (after, acquireFree, maxLag), shapes_short.go (acquiring, handingOver),
  *     sweep.go (idleKeys), resize.go (resizing)
  *   dsync/driver: limits.go (TokenStep, TokenRoom)
  *   internal/core: hold.go (mayReuse, handOff)

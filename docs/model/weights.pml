@@ -2,7 +2,7 @@
  *
  * Stands for:
  *   dsync/mongo: shapes_settle.go (settle), shapes.go (clean, maxGrants), shapes_edit.go (joining, releasing),
- *     resize.go (resizing), shapes_short.go (acquiringShort, releasingShort, handingOver)
+ *     resize.go (resizing), shapes_short.go (acquiring, releasing, handingOver)
  *   internal/model: edit.go (settle, acquire, enqueue, release), change.go (resize)
  *   internal/core: wait.go (waits, PollTime)
  * A waiter that gets no notice requests again (the safety poll). A try is one request, which leaves the queue again if it is not

@@ -9,14 +9,13 @@ import (
 	"sync"
 	"time"
 
-	"github.com/leasehold-go/leasehold/dsync/driver"
 	"go.mongodb.org/mongo-driver/v2/bson"
 	"go.mongodb.org/mongo-driver/v2/mongo"
 )
 
-// If many callers send short commands at the same time, their statements go together, in one unordered update (a
-// bulk). Each statement is as atomic and as conditional as in a command of its own, but the server executes one
-// command, and waits for the majority once.
+// If many callers send short commands at the same time, they go together, in one update (a bulk): as one statement for
+// many records (see together), or as statements side by side. Each change is as atomic and as conditional as in
+// a command of its own, but the server executes one command, and waits for the majority once.
 //
 // A statement that comes alone is sent at once, in a command of its own. Up to maxAlone such commands are under way at
 // a time, because for a few callers, commands side by side are quicker than bulks in turn. A statement that comes while
@@ -38,9 +37,9 @@ const (
 	// server, a bulk takes less, so usually only one is under way.
 	minWait = 5 * time.Millisecond
 
-	// All callers of a bulk wait until its last statement is executed. Besides, a command may have at most 16 MiB.
-	maxStatements     = 1_000
-	maxStatementBytes = 4 << 20
+	// All callers of a bulk wait until its last statement is executed. Besides, a command may have at most 16 MiB; a
+	// statement has less than 4 KiB.
+	maxStatements = 1_000
 )
 
 // bulks reports whether statements go together. A router would divide a bulk among the shards. Other servers than
@@ -64,10 +63,10 @@ func (s *store) MaxReleases() int {
 	return 0
 }
 
-// A bulkWriter sends the statements of short commands with the same write concern.
+// A bulkWriter sends short commands with the same write concern.
 type bulkWriter struct {
-	collection string
-	write      func(ctx context.Context, cmd bson.D) (bson.Raw, error)
+	// execute sends statements, in one command if possible, and passes the results to their callers.
+	execute func(ctx context.Context, sts []*statement)
 
 	mu      sync.Mutex
 	alone   int           // commands with one statement that are under way
@@ -80,7 +79,7 @@ type bulkWriter struct {
 
 // A statement is one statement of an update, with the caller that waits for its result.
 type statement struct {
-	raw    bson.Raw
+	edit   shortEdit
 	until  time.Time       // the caller's deadline
 	result chan written    // has room for the result
 	sent   *sentStatements // nil: not sent yet
@@ -99,26 +98,13 @@ type sentStatements struct {
 	cancel  context.CancelFunc
 }
 
-// writeShort sends the statement of a short command, perhaps together with others. changed reports whether the
-// statement changed or made a record. early and applied are as in updateEarly.
-func (s *store) writeShort(ctx context.Context, early bool, d bson.D) (changed bool, applied driver.OpTime, err error) {
-	raw, err := marshal(d)
-	if err != nil {
-		return false, driver.OpTime{}, fmt.Errorf("encode update: %w", err)
-	}
+// writeShort makes the edit with w, perhaps together with others.
+func (s *store) writeShort(ctx context.Context, w *bulkWriter, edit shortEdit) written {
 	ctx, cancel := limited(noValues{ctx})
 	defer cancel()
-	st := &statement{raw: raw, result: make(chan written, 1)}
+	st := &statement{edit: edit, result: make(chan written, 1)}
 	st.until, _ = ctx.Deadline()
-	w := &s.bulk
-	if early = s.isEarly(early); early {
-		w = &s.earlyBulk
-	}
-	r := w.send(ctx, st, s.server.bulks())
-	if early && r.changed {
-		applied = s.applied(r.reply)
-	}
-	return r.changed, applied, r.err
+	return w.send(ctx, st, s.server.bulks())
 }
 
 // send returns the result of st, or ctx's error if ctx ends first. Then only this caller gives up.
@@ -128,7 +114,7 @@ func (w *bulkWriter) send(ctx context.Context, st *statement, together bool) wri
 	if !together || w.last <= 1 && w.alone < maxAlone && w.bulks == 0 && len(w.waiting) == 0 {
 		w.alone++
 		w.mu.Unlock()
-		w.execute(ctx, []*statement{st})
+		w.command(ctx, []*statement{st})
 		return <-st.result
 	}
 	switch w.waiting = append(w.waiting, st); len(w.waiting) {
@@ -186,11 +172,7 @@ func (w *bulkWriter) sendWaitingLocked() {
 		most = 1
 	}
 	for len(w.waiting) > 0 {
-		n, bytes := 1, len(w.waiting[0].raw)
-		for n < min(most, len(w.waiting)) && bytes+len(w.waiting[n].raw) <= maxStatementBytes {
-			bytes += len(w.waiting[n].raw)
-			n++
-		}
+		n := min(most, len(w.waiting))
 		w.startLocked(slices.Clone(w.waiting[:n]))
 		w.waiting = w.waiting[n:]
 	}
@@ -212,7 +194,7 @@ func (w *bulkWriter) startLocked(sts []*statement) {
 	sent.cancel = cancel
 	go func() {
 		defer cancel()
-		w.execute(ctx, sts)
+		w.command(ctx, sts)
 	}()
 }
 
@@ -225,23 +207,11 @@ func (w *bulkWriter) countLocked(sts []*statement, n int) {
 	}
 }
 
-// execute sends the statements in one command, and passes the results to the callers. Then it sends the statements that
-// waited for the reply.
-func (w *bulkWriter) execute(ctx context.Context, sts []*statement) {
-	updates := make([]bson.Raw, len(sts))
-	for i, st := range sts {
-		updates[i] = st.raw
-	}
-	cmd := bson.D{e("update", w.collection), e("updates", updates)}
-	if len(sts) > 1 {
-		cmd = append(cmd, e("ordered", false))
-	}
+// command sends the statements. Then it sends the statements that waited for the reply.
+func (w *bulkWriter) command(ctx context.Context, sts []*statement) {
 	sent := time.Now()
-	reply, err := w.write(ctx, cmd)
+	w.execute(ctx, sts)
 	took := time.Since(sent)
-	for i, r := range resultsOf(len(sts), reply, err) {
-		sts[i].result <- r
-	}
 	if len(sts) > 1 {
 		letOthersRun()
 	}
@@ -258,6 +228,25 @@ func (w *bulkWriter) execute(ctx context.Context, sts []*statement) {
 func letOthersRun() {
 	for began, i := time.Now(), 0; i < gatherYields && time.Since(began) < minWait; i++ {
 		runtime.Gosched()
+	}
+}
+
+// A writeFunc sends a command with a write concern.
+type writeFunc func(ctx context.Context, cmd bson.D) (bson.Raw, error)
+
+// sideBySide returns a function that sends a statement for each edit.
+func (s *store) sideBySide(write writeFunc, statementOf func(shortEdit) bson.D) func(context.Context, []*statement) []written {
+	return func(ctx context.Context, sts []*statement) []written {
+		updates := make([]bson.D, len(sts))
+		for i, st := range sts {
+			updates[i] = statementOf(st.edit)
+		}
+		cmd := bson.D{e("update", s.collection), e("updates", updates)}
+		if len(sts) > 1 {
+			cmd = append(cmd, e("ordered", false))
+		}
+		reply, err := write(ctx, cmd)
+		return resultsOf(len(sts), reply, err)
 	}
 }
 
@@ -278,9 +267,7 @@ func resultsOf(n int, reply bson.Raw, err error) []written {
 	case errors.As(err, &failed) && failed.WriteConcernError == nil:
 		err = nil
 	case failed.WriteConcernError != nil:
-		own := failed
-		own.WriteErrors = nil
-		err = own
+		err = forAll(err)
 	case err == nil && !counted:
 		err = fmt.Errorf("reply to update without n: %v", reply)
 	}
@@ -295,9 +282,7 @@ func resultsOf(n int, reply bson.Raw, err error) []written {
 			results[we.Index].err = own
 		}
 	}
-	made, _ := reply.Lookup("upserted").ArrayOK()
-	records, _ := made.Values()
-	for _, r := range records {
+	for _, r := range made(reply) {
 		doc, _ := r.DocumentOK()
 		if i, ok := doc.Lookup("index").AsInt64OK(); ok && i >= 0 && i < int64(n) {
 			results[i].changed = results[i].err == nil
@@ -320,4 +305,21 @@ func resultsOf(n int, reply bson.Raw, err error) []written {
 		}
 	}
 	return results
+}
+
+// forAll returns the error of a command without the errors of its statements.
+func forAll(err error) error {
+	var failed mongo.WriteException
+	if errors.As(err, &failed) {
+		failed.WriteErrors = nil
+		return failed
+	}
+	return err
+}
+
+// made returns the list of the records that an update made.
+func made(reply bson.Raw) []bson.RawValue {
+	list, _ := reply.Lookup("upserted").ArrayOK()
+	records, _ := list.Values()
+	return records
 }

@@ -229,11 +229,15 @@ func value(reply bson.Raw, v any) (found bool, err error) {
 	return true, nil
 }
 
-// read returns an aggregate command with the given stages.
+// read returns an aggregate command with the given stages. It names its read concern, because the server's default may be
+// another.
 func (s *store) read(stages []bson.D, cursor bson.D, majority bool) bson.D {
-	cmd := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}
-	if majority && s.server.majorityReads {
-		cmd = append(cmd, e("readConcern", bson.D{e("level", "majority")}))
+	cmd, level := bson.D{e("aggregate", s.collection), e("pipeline", stages), e("cursor", cursor)}, "local"
+	if majority {
+		level = "majority"
+	}
+	if s.server.majorityReads {
+		cmd = append(cmd, e("readConcern", bson.D{e("level", level)}))
 	}
 	return cmd
 }

@@ -217,6 +217,23 @@ func TestCommandsOnFile(t *testing.T) {
 				got.WriteString(asSent(t, sent.cmd))
 			}
 		}
+		for _, together := range []struct {
+			name string
+			send func(b *bulkServer, n int)
+		}{
+			{"Acquire, short, together, of new keys, and as the keys are used, of used keys", func(b *bulkServer, n int) { b.acquire(t.Context(), n) }},
+			{"Release, short, together, and the read if not all records meet the conditions", func(b *bulkServer, n int) { b.release(n, false) }},
+		} {
+			b := newBulkServer(t, nil)
+			b.exist = true
+			b.unmet = func(id string) bool { return together.name[0] == 'R' && id == "k/key 6" }
+			together.send(b, atOnce+3)
+			b.wg.Wait()
+			fmt.Fprintf(&got, "\n== %s\n", together.name)
+			for _, sent := range b.f.took()[atOnce:][:2] { // without those that go alone before and after
+				got.WriteString(asSent(t, sent.cmd))
+			}
+		}
 	})
 	if os.Getenv("LEASEHOLD_WRITE") != "" {
 		noErr(t, os.WriteFile(onFile, got.Bytes(), 0o644))

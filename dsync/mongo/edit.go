@@ -30,8 +30,9 @@ import (
 // waits for the key and nobody observes it. Otherwise, a Release with Keep, Seal or Successor sends only the pipeline,
 // in a version for that option. If a Release with Seal does not seal the key, the claims that it grants get no notice.
 //
-// If many calls send a short Acquire, or the update of a Release of a simple claim, at the same time, one update has the
-// statements of several calls. This does not happen on a sharded cluster, or on servers other than MongoDB.
+// If many calls send a short Acquire, or the update of a Release of a simple claim, at the same time, one update makes the
+// edits of several calls. If some of them were not made, a read shows which were. This does not happen on a sharded
+// cluster, or on servers other than MongoDB.
 //
 // If possible, a Release with an Acquire sends one short hand-over that also adds the new claim. Otherwise it sends the
 // commands of the Release and then those of the Acquire.

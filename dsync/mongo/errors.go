@@ -78,6 +78,9 @@ func failure(op string, err error) error {
 // hasCode reports whether the server refused a command or a write with one of the codes. It returns false if there is a
 // writeConcernError, because then a write was applied, although a fail-over may undo it.
 func hasCode(err error, codes ...int) bool {
+	if err == nil {
+		return false
+	}
 	var w mongo.WriteException
 	if errors.As(err, &w) {
 		for _, we := range w.WriteErrors {

@@ -210,13 +210,17 @@ func shortOf(c call) string {
 		return bytes.Contains(values[0].Value, append(length, value+"\x00"...))
 	}
 	switch {
+	case len(idsIn(c)) > 0 && bytes.Contains(values[0].Value, []byte("$replaceWith")):
+		return "acquires together"
+	case len(idsIn(c)) > 0:
+		return "releases together"
 	case c.name == "findAndModify" && bytes.Contains(values[0].Value, []byte("$$first")):
 		return "short hand-over"
 	case c.name == "update" && has("$h.e"):
 		return "short keep"
 	case c.name == "update" && has("$h.a"):
 		return "short release"
-	case c.name == "update" && has("$done"):
+	case c.name == "update" && (has("$done") || has("$o") && c.cmd.Lookup("updates", "0", "upsert").Type != 0):
 		return "short acquire"
 	}
 	return ""

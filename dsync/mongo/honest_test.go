@@ -60,8 +60,8 @@ func (db *executor) insert(doc bson.RawValue) {
 		H, Q    []claimDoc
 		O       time.Time
 	}
-	if err := doc.Unmarshal(&d); err != nil || d.Y == "" {
-		return // the record of a session, or of twins
+	if err := doc.Unmarshal(&d); err != nil {
+		return
 	}
 	k := kept{Record: model.Record{Kind: d.Y, Limit: d.C, Former: d.P, Token: d.T, Term: d.N}, observed: d.O, listens: make(map[string]int)}
 	for _, h := range d.H {
@@ -111,11 +111,15 @@ func (db *executor) answer(c call) bson.D {
 		return value(e("now", now))
 	case shortOf(c) == "short acquire":
 		return db.acquireShort(c, id, now)
+	case shortOf(c) == "acquires together":
+		return db.acquireTogether(c, now)
+	case shortOf(c) == "releases together":
+		return db.releaseTogether(c)
 	case shortOf(c) == "short release", shortOf(c) == "short keep":
 		return db.releaseShort(c, id, now)
 	case shortOf(c) == "short hand-over":
 		return db.handOver(c, id, now)
-	case strings.HasSuffix(id, "/key") || strings.HasSuffix(id, "/short") || strings.HasSuffix(id, "/new"):
+	case strings.HasSuffix(id, "/key") || strings.HasSuffix(id, "/short") || strings.HasSuffix(id, "/new") || strings.HasSuffix(id, "/many"):
 		return db.edit(c, id, now)
 	case strings.HasSuffix(id, "/living") && heartbeat && c.cmd.Lookup("fields", "p").IsNumber(): // Revoke
 		return value(e("p", int64(3)), e("now", now))
@@ -326,28 +330,106 @@ func condition(c call, start []string, path ...string) bson.RawValue {
 }
 
 func (db *executor) acquireShort(c call, id string, now time.Time) bson.D {
-	var claim claimDoc
-	if err := c.shortGrant("h", "0").Unmarshal(&claim); err != nil {
-		return refusal(59, err.Error())
-	}
-	until := condition(c, []string{"updates", "0", "u", "0"}, "$cond", "0", "$and", "2", "$lte", "1").Time()
-	kind, token := driver.Kind(c.shortGrant("y").StringValue()), c.shortGrant("t").AsInt64()
 	k, exists := db.records[id]
-	free := !k.InUse() && k.Sealed == 0 && k.Term == 0 && k.observed.IsZero()
-	met := free && (!exists || k.Kind == kind && k.Limit == 1) && k.Token <= token-driver.TokenStep && !now.After(until)
+	until, ok := condition(c, []string{"updates", "0", "u", "0"}, "$cond", "0", "$and", "2", "$lte", "1").TimeOK()
+	if !ok { // it only makes a record
+		if until = condition(c, []string{"updates", "0", "u", "0"}, "$cond", "0", "$lte", "1", "$literal", "2").Time(); k.Kind != "" || !k.observed.IsZero() {
+			return notMade
+		}
+	}
+	met, err := db.grant(id, c.shortGrant(), until, now)
 	upsert, _ := c.cmd.Lookup("updates", "0", "upsert").BooleanOK()
 	switch {
-	case met:
-		k = k.listening(claim)
-		k.Kind, k.Limit, k.Token, k.LastChange, k.Holders = kind, 1, token, claim.At, []model.Holder{claim.holder()}
-		db.records[id] = k
-		if !exists {
-			return made
-		}
-	case !exists && upsert:
+	case err != nil:
+		return refusal(59, err.Error())
+	case met && !exists:
+		return made
+	case !met && (!exists || !ok) && upsert:
 		return notMade
 	}
 	return changed(met)
+}
+
+// grant replaces the record with that of a short Acquire, if it meets the conditions.
+func (db *executor) grant(id string, granted bson.RawValue, until, now time.Time) (met bool, err error) {
+	var d struct {
+		Y    driver.Kind
+		C, T int64
+		H    []claimDoc
+	}
+	if err := granted.Unmarshal(&d); err != nil {
+		return false, err
+	}
+	k := db.records[id]
+	free := !k.InUse() && k.Sealed == 0 && k.Term == 0 && k.observed.IsZero()
+	blank := k.Kind == ""
+	if !free || !blank && (k.Kind != d.Y || k.Limit != 1) || k.Token > d.T-driver.TokenStep || now.After(until) {
+		return false, nil
+	}
+	k = k.listening(d.H[0])
+	k.Kind, k.Limit, k.Token, k.LastChange, k.Holders = d.Y, d.C, d.T, d.H[0].At, []model.Holder{d.H[0].holder()}
+	db.records[id] = k
+	return true, nil
+}
+
+// matchedBy returns the ids of the records that an update may change.
+func matchedBy(c call) []string {
+	ids := idsIn(c)
+	if many, _ := c.cmd.Lookup("updates", "0", "multi").BooleanOK(); !many {
+		return ids[:1]
+	}
+	return ids
+}
+
+// grantedTogether is the path to the records after the grants, in an update that acquires for many records.
+var grantedTogether = []string{"updates", "0", "u", "0", "$replaceWith", "$let", "vars", "new", "$arrayElemAt", "0", "$literal"}
+
+// acquireTogether finds what becomes of each record by its _id, in the lists that the pipeline has.
+func (db *executor) acquireTogether(c call, now time.Time) bson.D {
+	let := c.cmd.Lookup("updates", "0", "u", "0", "$replaceWith", "$let").Document()
+	granted := must(c.cmd.Lookup(grantedTogether...).Array().Values())
+	list, _ := let.Lookup("vars", "new", "$arrayElemAt", "1", "$indexOfArray", "0", "$literal").ArrayOK()
+	ids, _ := list.Values()
+	until, _ := let.Lookup("in", "$cond", "0", "$and", "3", "$lte", "1").TimeOK()
+	n, modified := 0, 0
+	for _, id := range matchedBy(c) {
+		if _, exists := db.records[id]; !exists {
+			continue
+		}
+		n++
+		i := slices.IndexFunc(ids, func(v bson.RawValue) bool { return v.StringValue() == id })
+		if i < 0 || granted[i].Document().Lookup("_id").StringValue() != id {
+			return refusal(66, "ImmutableField")
+		}
+		met, err := db.grant(id, granted[i], until, now)
+		if err != nil {
+			return refusal(59, err.Error())
+		}
+		if met {
+			modified++
+		}
+	}
+	return ok(e("n", n), e("nModified", modified))
+}
+
+func (db *executor) releaseTogether(c call) bson.D {
+	list, _ := c.cmd.Lookup("updates", "0", "u", "0", "$set", "h", "$cond", "0", "$and", "1", "$in", "1", "$literal").ArrayOK()
+	held, _ := list.Values()
+	n, modified := 0, 0
+	for _, id := range matchedBy(c) {
+		k, exists := db.records[id]
+		if !exists {
+			continue
+		}
+		n++
+		isHeld := func(is bson.RawValue) bool { return k.soleHolder(is.Array()) }
+		if k.Limit == 1 && len(k.Queue) == 0 && k.observed.IsZero() && slices.ContainsFunc(held, isHeld) {
+			k.Holders = nil
+			db.records[id] = k
+			modified++
+		}
+	}
+	return ok(e("n", n), e("nModified", modified))
 }
 
 func (db *executor) releaseShort(c call, id string, now time.Time) bson.D {
@@ -374,7 +456,7 @@ func (db *executor) releaseShort(c call, id string, now time.Time) bson.D {
 // first element, and the token in its second.
 func (k kept) soleHolder(is bson.RawArray) bool {
 	want := must(is.Values())
-	return len(k.Holders) == 1 && want[0].Array().Index(0).StringValue() == k.Holders[0].Claim && want[1].AsInt64() == k.Token
+	return len(k.Holders) == 1 && len(want) > 1 && want[0].Array().Index(0).StringValue() == k.Holders[0].Claim && want[1].AsInt64() == k.Token
 }
 
 func (db *executor) handOver(c call, id string, now time.Time) bson.D {

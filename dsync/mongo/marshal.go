@@ -13,12 +13,10 @@ import (
 // does not look up an encoder for each of a command's hundred values. It leaves values of rare types to bson.Marshal.
 // The keys must not contain a zero byte.
 func marshal(cmd bson.D) (bson.Raw, error) {
-	size := 1024 // and room for the statements of a bulk, each with its type and index
+	size := 1024
 	for _, e := range cmd {
-		if statements, ok := e.Value.([]bson.Raw); ok {
-			for _, raw := range statements {
-				size += len(raw) + len("\x031234\x00")
-			}
+		if statements, ok := e.Value.([]bson.D); ok { // of a bulk
+			size += 1024 * (len(statements) - 1)
 		}
 	}
 	return appendDocument(make([]byte, 0, size), cmd)

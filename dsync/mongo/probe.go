@@ -112,7 +112,7 @@ func wrong(command string, why error, about, got any) error {
 func (p *prober) id(name string) string { return p.prefix + name }
 
 func (p *prober) cleanUp() bson.D {
-	ids := []string{p.id("key"), p.id("short"), p.id("new"), p.id("living"), p.id("unknown")}
+	ids := []string{p.id("key"), p.id("short"), p.id("new"), p.id("many"), p.id("living"), p.id("unknown")}
 	for _, name := range p.twins() {
 		ids = append(ids, p.id(name))
 	}

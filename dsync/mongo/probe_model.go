@@ -20,6 +20,7 @@ func (p *prober) insert(ctx context.Context) error {
 	docs := bson.A{
 		append(p.document(p.records["key"]), e("_id", p.id("key")), made, e("o", time.UnixMilli(1))),
 		append(p.document(p.records["short"]), e("_id", p.id("short")), made),
+		bson.D{e("_id", p.id("many")), made},
 		bson.D{e("_id", p.id("living")), made, e("rev", bson.A{revocationRecord(probeRevoked)})},
 	}
 	for _, name := range p.twins() {
@@ -78,7 +79,7 @@ func (p *prober) try(ctx context.Context, s probeStep) error {
 	key := s.edit.Key()
 	before := p.records[key]
 	r, err := p.send(ctx, s, p.id(key), before.Token)
-	silent := s.command == releasesAlone || s.command == acquiresShort || s.command == releasesShort
+	silent := slices.Contains([]string{releasesAlone, acquiresShort, releasesShort, makesShort, acquiresTogether, releasesTogether}, s.command)
 	now := r.Now
 	switch {
 	case err != nil:
@@ -92,7 +93,7 @@ func (p *prober) try(ctx context.Context, s probeStep) error {
 			return err
 		}
 	case silent:
-		now = p.server.now // what a short acquire sends
+		now = p.server.now // what a short Acquire sends
 	case now.IsZero():
 		return wrong(s.command, errors.New("want the server's time"), s, r)
 	}
@@ -153,22 +154,38 @@ func (p *prober) send(ctx context.Context, s probeStep, id string, last int64) (
 		r.keyRecord, r.applied, err = p.publish(ctx, id, *e.Publish)
 	case resizes:
 		r.keyRecord, err = p.resize(ctx, id, *e.Resize)
-	case acquiresShort:
-		token := after(last, p.server.now)
-		if s.stale {
-			token = last + driver.TokenStep - 1
+	case acquiresShort, makesShort, acquiresTogether:
+		c := e.Acquire.Claim
+		if c.Token = after(last, p.server.now); s.stale {
+			c.Token = last + driver.TokenStep - 1
 		}
-		r.applied, err = p.acquireShort(ctx, id, e.Acquire.Claim, token, p.server.now, e.Acquire.NotAfter)
-	case releasesShort, handsOver:
+		edit := shortEdit{id: id, claim: c, since: p.server.now, until: e.Acquire.NotAfter}
+		switch s.command {
+		case makesShort:
+			made := p.sideBySide(p.write, p.making)(ctx, []*statement{{edit: edit}})[0]
+			if r.applied, err = made.changed, made.err; hasCode(err, codeConversion) {
+				err = nil
+			}
+			return r, err
+		case acquiresTogether:
+			r.applied, err = p.sendTogether(ctx, p.acquiringTogether, edit)
+			return r, err
+		}
+		r.applied, err = p.acquireShort(ctx, id, c, c.Token, p.server.now, e.Acquire.NotAfter)
+	case releasesShort, releasesTogether, handsOver:
 		c := e.Release.Claim
 		if c.Token = last; s.stale {
 			c.Token--
 		}
-		if s.command == releasesShort {
+		switch s.command {
+		case releasesShort:
 			l := *e.Release
 			l.Claim = c
 			r.applied, _, err = p.releaseAloneShort(ctx, id, l)
-			break
+			return r, err
+		case releasesTogether:
+			r.applied, err = p.sendTogether(ctx, releasingTogether, shortEdit{id: id, claim: c})
+			return r, err
 		}
 		var j *joiner
 		if e.Acquire != nil {
@@ -181,6 +198,23 @@ func (p *prober) send(ctx context.Context, s probeStep, id string, last int64) (
 		}
 	}
 	return r, err
+}
+
+// sendTogether sends the edit together with one of the record "key", which never meets the conditions. It reports whether
+// a record was changed. The record "key" must stay as it is; its reading shows whether it did: see loaded.
+//
+// The other edit goes first, could be later, and has a greater token. So the server must find the edit of each record in
+// the list, and must compare a claim with its own token.
+func (p *prober) sendTogether(ctx context.Context, pipeline func([]*statement) bson.A, edit shortEdit) (changed bool, err error) {
+	other := edit
+	other.id, other.claim.ID, other.until = p.id("key"), "$other.1", never
+	other.claim.Token++
+	reply, err := p.updateTogether(ctx, p.write, pipeline, []*statement{{edit: other}, {edit: edit}})
+	if err != nil {
+		return false, err
+	}
+	_, changed, err = updated(reply)
+	return changed, err
 }
 
 // A probeRecord is all of a key's record.

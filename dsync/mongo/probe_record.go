@@ -10,7 +10,7 @@ import (
 
 // probeVersion is the version of the probe. Raise it whenever you change what the probe sends or checks, so
 // that servers that passed an earlier version are probed again. TestProbeVersion fails if you forget.
-const probeVersion = 11
+const probeVersion = 12
 
 // probeID returns the _id of the record for this version of the probe and this version of the server. Each pair of
 // versions has its own record. With a single record, processes of two releases, or behind two routers, would make

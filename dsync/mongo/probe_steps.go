@@ -29,6 +29,10 @@ const (
 	acquiresShort = "short acquire"
 	releasesShort = "short release"
 	handsOver     = "short hand-over"
+
+	makesShort       = "short acquire of a new key"
+	acquiresTogether = "acquires together"
+	releasesTogether = "releases together"
 )
 
 // A probeStep is one edit of one of the probe's records, and the command that makes it.
@@ -67,7 +71,7 @@ func startRecords() map[string]model.Record {
 // steps returns the edits of the probe. Together with the records, these edits cover a holder and a waiter with
 // expired sessions, a holder whose end has come, a fixed end, weights, a queue that may be overtaken only at its
 // head, a named successor, terms, a value, a new limit, and a tick that is over. They also cover each short command,
-// on a record that meets its conditions and on records that do not.
+// alone and together with another, on a record that meets its conditions and on records that do not.
 func (p *prober) steps() []probeStep {
 	acquire := func(command string, c driver.Claim, expired ...string) probeStep {
 		return probeStep{command: command, edit: driver.Edit{Acquire: &driver.Acquire{Claim: c, Wait: true, Expired: expired, NotAfter: never}}}
@@ -145,15 +149,37 @@ func (p *prober) steps() []probeStep {
 	if p.server.portable { // a short acquire can't make a record
 		return steps
 	}
-	made := func(claim string) driver.Claim {
+	of := func(key, claim string) driver.Claim {
 		c := short(claim)
-		c.Key = "new"
+		c.Key = key
 		return c
 	}
+	steps = append(steps,
+		late(acquire(acquiresShort, of("new", "$short.3"))), // must not make the record
+		acquire(acquiresShort, of("new", "$short.4")),
+		acquire(acquires, of("new", "$short.5")),
+	)
+	if !p.server.bulks() {
+		return steps
+	}
+	makeMany := func(claim string) probeStep { return acquire(makesShort, of("many", claim)) }
+	acquireMany := func(claim string) probeStep { return acquire(acquiresTogether, of("many", claim)) }
+	releaseMany := func(claim string) probeStep {
+		return release(releasesTogether, driver.Release{Claim: of("many", claim)})
+	}
 	return append(steps,
-		late(acquire(acquiresShort, made("$short.3"))), // must not make the record
-		acquire(acquiresShort, made("$short.4")),
-		acquire(acquires, made("$short.5")),
+		late(makeMany("$many.0")),
+		makeMany("$many.1"),           // the record is empty
+		unmet(makeMany("$many.2")),    // there is a record
+		unmet(acquireMany("$many.2")), // the key is held
+		unmet(releaseMany("$many.2")), // does not hold the key
+		stale(releaseMany("$many.1")),
+		releaseMany("$many.1"),
+		late(acquireMany("$many.3")),
+		stale(acquireMany("$many.3")),
+		acquireMany("$many.4"), // the key is free again
+		acquire(acquires, of("many", "$many.5")),
+		unmet(releaseMany("$many.4")), // another claim waits
 	)
 }
 

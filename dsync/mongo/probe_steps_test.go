@@ -3,6 +3,7 @@ package mongo_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,6 +45,11 @@ var stepsOfAProbe = []string{
 	`succeed short $short.6`, `succeed short $short.6`,
 	"short acquire new $short.3", "short acquire new $short.4",
 	`acquire new, $short.5 for $mine, weight 1 of 1`,
+	"short acquire many $many.0", "short acquire many $many.1", "short acquire many $many.2", "acquires together many $many.2",
+	"releases together many $many.2", "releases together many $many.1", "releases together many $many.1",
+	"acquires together many $many.3", "acquires together many $many.3", "acquires together many $many.4",
+	`acquire many, $many.5 for $mine, weight 1 of 1`,
+	"releases together many $many.4",
 	"aggregate key",
 	"findAndModify living", "findAndModify living", // the second must be refused
 	"findAndModify living", "findAndModify living", "findAndModify living",
@@ -51,6 +57,12 @@ var stepsOfAProbe = []string{
 	"delete",
 	"update passed",
 }
+
+// elsewhere lists the commands of a probe of a sharded cluster, where each short command goes alone.
+var elsewhere = slices.DeleteFunc(slices.Clone(stepsOfAProbe), func(step string) bool { return strings.Contains(step, " many") })
+
+// shortClaim matches the claims of the probe's short commands.
+var shortClaim = regexp.MustCompile(`\$(short|many)\.\d`)
 
 // shapeOf returns c's pipeline without its first stage, which has the call's arguments.
 func shapeOf(c call) string {
@@ -114,7 +126,7 @@ func stepOf(c call, names map[string]string) string {
 	}
 	text := c.cmd.String()
 	record := ""
-	for _, r := range []string{"key", "short", "new", "living", "unknown"} {
+	for _, r := range []string{"key", "short", "new", "many", "living", "unknown"} {
 		if strings.Contains(text, "/"+r+`"`) {
 			record = " " + r
 		}
@@ -149,27 +161,55 @@ func stepOf(c call, names map[string]string) string {
 		}
 		return name + record + " " + scratch.Document().Lookup("mine").StringValue()
 	case shortOf(c) != "":
-		i := strings.Index(text, "$short.")
-		return shortOf(c) + record + " " + text[i:i+len("$short.0")]
+		return shortOf(c) + record + " " + shortClaim.FindString(text)
 	}
 	return c.name + record
 }
 
 func TestProbeTriesEveryCommand(t *testing.T) {
+	for name, test := range map[string]struct {
+		hello func(bson.D) bson.D
+		want  []string
+	}{
+		"replica set":     {slices.Clone[bson.D], stepsOfAProbe},
+		"sharded cluster": {asMongos, elsewhere},
+	} {
+		inBubble(t, name, func(t *testing.T) {
+			f := newFake(t)
+			f.say(test.hello)
+			client := f.anyClient()
+			f.script(honest)
+			s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+			noErr(t, err)
+			sent := f.took()
+			names := shapes(t, s, f)
+			var got []string
+			for _, c := range sent {
+				got = append(got, stepOf(c, names))
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("the probe sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+			}
+		})
+	}
+}
+
+// The last command of a probe deletes each record that any of its commands is for.
+func TestProbeDeletesItsRecords(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t)
 		client := f.client()
 		f.script(honest)
-		s, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
+		_, err := dsyncmongo.NewStore(t.Context(), client.Database("app"), nil)
 		noErr(t, err)
 		sent := f.took()
-		names := shapes(t, s, f)
-		var got []string
+		deleted := sent[slices.Index(stepsOfAProbe, "delete")].cmd.String()
 		for _, c := range sent {
-			got = append(got, stepOf(c, names))
-		}
-		if !slices.Equal(got, stepsOfAProbe) {
-			t.Errorf("the probe sent\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(stepsOfAProbe, "\n"))
+			for _, id := range regexp.MustCompile(`"p/[^"]+"`).FindAllString(c.cmd.String(), -1) {
+				if !strings.Contains(deleted, id) {
+					t.Fatalf("the record %s is not deleted: sent %s", id, deleted)
+				}
+			}
 		}
 	})
 }
@@ -225,14 +265,21 @@ func TestProbeMakesNothingOld(t *testing.T) {
 			if at, ok := c.shortGrant("at").TimeOK(); ok {
 				note("short acquire", at)
 			}
+			if len(idsIn(c)) > 0 {
+				granted, _ := c.cmd.Lookup(grantedTogether...).ArrayOK()
+				records, _ := granted.Values()
+				for _, r := range records {
+					note("acquires together", r.Document().Lookup("at").Time())
+				}
+			}
 			if docs, ok := c.cmd.Lookup("documents").ArrayOK(); ok {
 				for _, doc := range must(docs.Values()) {
 					note("insert", doc.Document().Lookup("at").Time())
 				}
 			}
 		}
-		if times["short acquire"] != 7 || times["insert"] != 11 {
-			t.Errorf("found the times of %v, want those of 7 short acquires and 11 inserted records", times)
+		if times["short acquire"] != 10 || times["acquires together"] != 8 || times["insert"] != 12 {
+			t.Errorf("found the times of %v, want those of 10 short acquires, 8 together and 12 inserted records", times)
 		}
 	})
 }

@@ -68,7 +68,7 @@ func TestProbe(t *testing.T) {
 	// upsert replaces the reply to a claim's short acquire of a key without a record.
 	upsert := func(claim string, reply bson.D) func(call) bson.D {
 		return func(c call) bson.D {
-			if text := c.cmd.String(); shortOf(c) == "short acquire" && strings.Contains(text, "/new") && strings.Contains(text, claim) {
+			if text := c.cmd.String(); shortOf(c) == "short acquire" && !strings.Contains(text, "/short") && strings.Contains(text, claim) {
 				return reply
 			}
 			return honest(c)
@@ -248,6 +248,19 @@ func TestProbe(t *testing.T) {
 		{"short acquire that makes a record too late", upsert("$short.3", made), []string{"short acquire", "$short.3", "applied: false"}},
 		{"short acquire that makes no record", upsert("$short.4", notMade), []string{"short acquire", "$short.4", "applied: true"}},
 		{"what a short acquire makes", change("/new", func(d bson.D) bson.D { return replaced(d, "c", 2) }), []string{"acquire", "$short.5", "want Limit 1"}},
+		{"of a new key, late", upsert("$many.0", made), []string{"short acquire of a new key", "$many.0", "applied: false"}},
+		{"of a new key", upsert("$many.1", notMade), []string{"short acquire of a new key", "$many.1", "applied: true"}},
+		{"of a new key, which is held", upsert("$many.2", made), []string{"short acquire of a new key", "$many.2", "applied: false"}},
+		{"together, of what is held", short("acquires together", "$many.2", done(1)), []string{"acquires together", "$many.2", "applied: false"}},
+		{"released together by another", short("releases together", "$many.2", done(1)), []string{"releases together", "$many.2", "applied: false"}},
+		{"released together with an earlier token", short("releases together", "$many.1", done(1)), []string{"releases together", "$many.1", "applied: false"}},
+		{"released together", short("releases together", "$many.1", done(0)), []string{"releases together", "$many.1", "applied: true"}},
+		{"together, late", short("acquires together", "$many.3", done(1)), []string{"acquires together", "$many.3", "applied: false"}},
+		{"together, token without room", short("acquires together", "$many.3", done(1)), []string{"acquires together", "$many.3", "applied: false"}},
+		{"together, of what is free again", short("acquires together", "$many.4", done(0)), []string{"acquires together", "$many.4", "applied: true"}},
+		{"what is granted together", change("/many", func(d bson.D) bson.D { return replaced(d, "c", 2) }), []string{"acquire", "$many.5", "want Limit 1"}},
+		{"who is granted it together", reply("$many.5", "claim", drop("h")), []string{"acquire", "$many.5", "want Holders"}},
+		{"released together with a queue", short("releases together", "$many.4", done(1)), []string{"releases together", "$many.4", "applied: false"}},
 		{"expire", change("/living", func(d bson.D) bson.D { return replaced(d, "dead", true) }), []string{"expire"}},
 		{"register of a known session", change("$again", func(bson.D) bson.D {
 			return ok(e("value", bson.D{e("at", time.Now())}))

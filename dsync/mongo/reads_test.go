@@ -35,13 +35,14 @@ func cursor(docs ...bson.D) bson.D {
 // only set timers.
 func TestReadsOfKeysAreCommitted(t *testing.T) {
 	servers := map[string]struct {
-		hello func(bson.D) bson.D
-		want  string // read concern of the commands that read keys
+		hello    func(bson.D) bson.D
+		want     string // read concern of the commands that read keys
+		sessions string
 	}{
-		"replica set": {func(d bson.D) bson.D { return d }, "majority"},
-		"mongos":      {asMongos, "majority"},
-		"standalone":  {asStandalone, ""},
-		"not MongoDB": {without("topologyVersion"), ""},
+		"replica set": {func(d bson.D) bson.D { return d }, "majority", "local"},
+		"mongos":      {asMongos, "majority", "local"},
+		"standalone":  {asStandalone, "", ""},
+		"not MongoDB": {without("topologyVersion"), "", ""},
 	}
 	for name, server := range servers {
 		inBubble(t, name, func(t *testing.T) {
@@ -66,7 +67,7 @@ func TestReadsOfKeysAreCommitted(t *testing.T) {
 				if err := read.do(); err != nil {
 					t.Errorf("%s: %v", read.name, err)
 				}
-				want := ""
+				want := server.sessions
 				if read.key {
 					want = server.want
 				}

@@ -41,10 +41,12 @@ func (s *store) editRelease(ctx context.Context, l driver.Release) (done driver.
 func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (done driver.Edited, err error) {
 	id, short := keyID(c.Key), simple(c) && c.Token > 0
 	token, known := s.lastUsed.take(c.Key, c.ID)
+	doubted := s.doubted.has(c.Key)
+	s.doubted.remove(c.Key)
 	switch {
-	case c.NoneWaiting && short:
+	case c.NoneWaiting && short && !doubted:
 		done.Found, done.Applied, err = s.releaseAloneShort(ctx, id, driver.Release{Claim: c, Early: early})
-	case c.NoneWaiting:
+	case c.NoneWaiting && !short:
 		done.Found, done.Applied, err = s.releaseAlone(ctx, id, c, early)
 	}
 	free, waiting := done.Found, unknown
@@ -60,6 +62,9 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 		s.lastUsed.note(c.Key, "", token)
 	case !free && plain(c):
 		s.contended.add(c.Key, waiting)
+	}
+	if errors.Is(err, errInDoubt) {
+		s.doubted.add(c.Key, unknown)
 	}
 	return done, err
 }

@@ -84,25 +84,32 @@ func (s *store) acquireFree(ctx context.Context, j driver.Acquire) (st driver.St
 // unmet). If another upsert creates the record at the same time, the command may fail with codeDuplicateKey. In both
 // cases it writes nothing.
 func (s *store) acquireShort(ctx context.Context, id string, c driver.Claim, token int64, since, until time.Time) (granted bool, err error) {
-	statement := bson.D{e("q", bson.D{e("_id", id)}), e("u", s.acquiringShort(id, c, s.claimRecord(c), token, since, until))}
-	if !s.server.portable {
-		statement = append(statement, e("upsert", true))
-	}
-	granted, _, err = s.writeShort(ctx, false, statement)
-	if hasCode(err, codeConversion, codeDuplicateKey) || errors.Is(err, errInDoubt) {
+	c.Token = token
+	r := s.writeShort(ctx, &s.acquires, shortEdit{id: id, claim: c, since: since, until: until})
+	if hasCode(r.err, codeConversion, codeDuplicateKey) || errors.Is(r.err, errInDoubt) || errors.Is(r.err, errNoMatch) {
 		return false, nil // the pipeline follows, and shows whether c holds the key already
 	}
-	return granted, err
+	return r.changed, r.err
 }
 
 // releaseAloneShort releases l.Claim, or keeps it for l.Keep. It does so only if the claim is the only holder, no token
 // of the key is greater than the claim's, and nobody waits for the key or observes it.
 func (s *store) releaseAloneShort(ctx context.Context, id string, l driver.Release) (found bool, applied driver.OpTime, err error) {
-	found, applied, err = s.writeShort(ctx, l.Early, bson.D{e("q", bson.D{e("_id", id)}), e("u", s.releasingShort(l.Claim, l.Keep))})
-	if hasCode(err, codeConversion) {
+	w, early := &s.releases, s.isEarly(l.Early)
+	switch {
+	case l.Keep > 0:
+		w = &s.keeps
+	case early:
+		w = &s.earlyReleases
+	}
+	r := s.writeShort(ctx, w, shortEdit{id: id, claim: l.Claim, keep: l.Keep})
+	if hasCode(r.err, codeConversion) {
 		return false, driver.OpTime{}, nil
 	}
-	return found, applied, err
+	if early && r.changed {
+		applied = s.applied(r.reply)
+	}
+	return r.changed, applied, r.err
 }
 
 // A handOver is what the reply to a short hand-over contains: part of the key's record, as it was before the command.

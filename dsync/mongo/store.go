@@ -24,9 +24,12 @@ type store struct {
 	server            server
 	lastUsed          lastUsedKeys
 	contended         contendedKeys
+	doubted           contendedKeys // keys whose last release was in doubt: the reply to the next must be definite
 	clock             clock
 	early             earlyReleases
-	bulk, earlyBulk   bulkWriter    // for short commands that wait for a majority, and for early releases
+	acquires, keeps   bulkWriter // short commands: see bulkWriter
+	releases          bulkWriter
+	earlyReleases     bulkWriter
 	connections       chan struct{} // see connection
 	made              createdCollections
 	primary           *PrimaryWatch      // nil: none
@@ -85,8 +88,10 @@ func newStore(db *mongo.Database, opt *Options) (*store, error) {
 		pollOnly: o.PollOnly, readOnly: o.ReadOnly, noticeCollections: o.NoticeCollections,
 		primary: o.PrimaryWatch, connections: make(chan struct{}, maxConnections),
 	}
-	s.bulk.collection, s.bulk.write = o.Collection, s.write
-	s.earlyBulk.collection, s.earlyBulk.write = o.Collection, s.writeEarly
+	keeps := s.sideBySide(s.write, s.releasing)
+	s.keeps.execute = func(ctx context.Context, sts []*statement) { deliver(sts, keeps(ctx, sts)) }
+	s.acquires.execute = s.acquiresTogether()
+	s.releases.execute, s.earlyReleases.execute = s.releasesTogether(s.write, true), s.releasesTogether(s.writeEarly, false)
 	return s, nil
 }
 
