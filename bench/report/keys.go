@@ -18,7 +18,7 @@ import (
 // before, or another process has used each key once. The rows are the elapsed time, the server's CPU time, and the 99th
 // percentile of Lock and Unlock, each relative to two raw writes of as many documents by as many goroutines, which take
 // turns with this. Each cell has a figure for each number of goroutines. For new keys, other rows have the same raw writes
-// in as few commands as can be (see [measure.Raw.WriteTogether]): no lock that needs two writes could cost less.
+// in as few commands as can be, as statements side by side: see [measure.Raw.WriteTogether].
 func (r *report) keys(ctx context.Context) ([]row, error) {
 	var rows []row
 	for _, kind := range []string{"new", "used"} {
