@@ -282,7 +282,9 @@ func resultsOf(n int, reply bson.Raw, err error) []written {
 			results[we.Index].err = own
 		}
 	}
-	for _, r := range made(reply) {
+	made, _ := reply.Lookup("upserted").ArrayOK()
+	records, _ := made.Values()
+	for _, r := range records {
 		doc, _ := r.DocumentOK()
 		if i, ok := doc.Lookup("index").AsInt64OK(); ok && i >= 0 && i < int64(n) {
 			results[i].changed = results[i].err == nil
@@ -315,11 +317,4 @@ func forAll(err error) error {
 		return failed
 	}
 	return err
-}
-
-// made returns the list of the records that an update made.
-func made(reply bson.Raw) []bson.RawValue {
-	list, _ := reply.Lookup("upserted").ArrayOK()
-	records, _ := list.Values()
-	return records
 }

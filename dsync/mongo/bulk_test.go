@@ -176,7 +176,7 @@ func (r *edited) change(c call) bson.D {
 
 // editOf returns the claim and the token that a statement for many records has at the index i.
 func editOf(u bson.Raw, i string) (claim string, token int64, acquires bool) {
-	if granted, err := u.LookupErr("u", "0", "$replaceWith", "$let", "vars", "new", "$arrayElemAt", "0", "$literal", i); err == nil {
+	if granted, err := u.LookupErr(slices.Concat(grantedTogether[2:], []string{i})...); err == nil {
 		return granted.Document().Lookup("h", "0", "a").StringValue(), granted.Document().Lookup("t").Int64(), true
 	}
 	held := bson.Raw(u.Lookup("u", "0", "$set", "h", "$cond", "0", "$and", "1", "$in", "1", "$literal", i).Array())
@@ -348,7 +348,7 @@ func TestFewShortCommandsGoAlone(t *testing.T) {
 	})
 }
 
-// Short commands that come while others are under way go together, as statements of one command.
+// Short commands that come while others are under way go together, in one command.
 func TestManyShortCommandsGoTogether(t *testing.T) {
 	for name, test := range map[string]struct {
 		send    func(b *bulkServer, n int)

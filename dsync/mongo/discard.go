@@ -39,16 +39,7 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	case none != nil || !there:
 		return nil, none
 	}
-	records := make(map[string]discardRecord, len(keys))
-	err = s.each(ctx, len(keys), false, []bson.D{
-		{e("$match", bson.D{e("_id", bson.D{e("$in", keys)})})},
-		{e("$project", bson.D{e("h.a", 1), e("h.e", 1), e("h.l", 1), e("q.a", 1), e("t", 1), e("y", 1), e("c", 1)})},
-	}, func(record bson.Raw) error {
-		var r discardRecord
-		err := bson.Unmarshal(record, &r)
-		records[r.ID] = r
-		return err
-	})
+	records, err := s.claimsOf(ctx, keys, false, bson.D{e("h.a", 1), e("h.e", 1), e("h.l", 1), e("q.a", 1), e("t", 1), e("y", 1), e("c", 1)})
 	if err != nil {
 		return nil, failure("discard", err)
 	}
@@ -84,9 +75,10 @@ func (s *store) Discard(ctx context.Context, claims []driver.Claim) ([]driver.No
 	return notices, refused
 }
 
-// A discardRecord is the part of a key's record that Discard uses.
-type discardRecord struct {
+// A claimsRecord has the fields of a key's record that show what became of claims.
+type claimsRecord struct {
 	ID      string         `bson:"_id"`
+	Format  int            `bson:"f"`
 	Holders []holderRecord `bson:"h"`
 	Queue   []waiterRecord `bson:"q"`
 	Token   int64          `bson:"t"`
@@ -94,13 +86,33 @@ type discardRecord struct {
 	Limit   int64          `bson:"c"`
 }
 
+// claimsOf reads the given fields of the records with those ids, and returns the records by id.
+func (s *store) claimsOf(ctx context.Context, ids []string, majority bool, fields bson.D) (map[string]claimsRecord, error) {
+	records := make(map[string]claimsRecord, len(ids))
+	err := s.each(ctx, len(ids), majority, []bson.D{
+		{e("$match", bson.D{e("_id", bson.D{e("$in", ids)})})},
+		{e("$project", fields)},
+	}, func(record bson.Raw) error {
+		var r claimsRecord
+		err := bson.Unmarshal(record, &r)
+		records[r.ID] = r
+		return err
+	})
+	return records, err
+}
+
+// held reports whether the claim holds the key.
+func (r claimsRecord) held(claim string) bool {
+	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim })
+}
+
 // alone reports whether the record has one holder, for which a short Release will probably do, and nobody waits.
-func (r discardRecord) alone() bool {
+func (r claimsRecord) alone() bool {
 	return r.Limit == 1 && len(r.Holders) == 1 && len(r.Queue) == 0 && !r.Holders[0].Yield
 }
 
 // has reports whether the claim holds the key without an end, or waits for it: the same condition as in among.
-func (r discardRecord) has(claim string) bool {
+func (r claimsRecord) has(claim string) bool {
 	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim && h.Until.IsZero() }) ||
 		slices.ContainsFunc(r.Queue, func(w waiterRecord) bool { return w.Claim == claim })
 }

@@ -84,6 +84,8 @@ func appendValue(dst []byte, value any) (t bsoncore.Type, _ []byte, err error) {
 		return appendArray(dst, v)
 	case []bson.D:
 		return appendArray(dst, v)
+	case []string:
+		return appendArray(dst, v)
 	case []bson.Raw:
 		return appendArray(dst, v)
 	}

@@ -42,7 +42,9 @@ func (s *store) releaseQuick(ctx context.Context, c driver.Claim, early bool) (d
 	id, short := keyID(c.Key), simple(c) && c.Token > 0
 	token, known := s.lastUsed.take(c.Key, c.ID)
 	doubted := s.doubted.has(c.Key)
-	s.doubted.remove(c.Key)
+	if doubted {
+		s.doubted.remove(c.Key)
+	}
 	switch {
 	case c.NoneWaiting && short && !doubted:
 		done.Found, done.Applied, err = s.releaseAloneShort(ctx, id, driver.Release{Claim: c, Early: early})

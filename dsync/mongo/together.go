@@ -31,20 +31,7 @@ type togetherForm struct {
 	pipeline func(sts []*statement) bson.A
 
 	// done reports whether the edit was made, given the record afterwards, and an error if that does not show it.
-	done func(edit shortEdit, r togetherRecord) (bool, error)
-}
-
-// A togetherRecord is the part of a key's record that shows which edits were made.
-type togetherRecord struct {
-	ID      string         `bson:"_id"`
-	Format  int            `bson:"f"`
-	Holders []holderRecord `bson:"h"`
-	Token   int64          `bson:"t"`
-}
-
-// held reports whether the claim holds the key.
-func (r togetherRecord) held(claim string) bool {
-	return slices.ContainsFunc(r.Holders, func(h holderRecord) bool { return h.Claim == claim })
+	done func(edit shortEdit, r claimsRecord) (bool, error)
 }
 
 // together sends one statement for many records, or several. The server takes longer to parse a statement than to change a
@@ -65,16 +52,7 @@ func (s *store) together(ctx context.Context, form togetherForm, sts []*statemen
 	if err == nil && n == int64(len(sts)) || err != nil && !statementsFailed(err) {
 		return results
 	}
-	records := make(map[string]togetherRecord, len(sts))
-	bad := s.each(ctx, len(sts), form.majority, []bson.D{
-		{e("$match", bson.D{e("_id", bson.D{e("$in", recordIDs(sts))})})},
-		{e("$project", bson.D{e("f", 1), e("h.a", 1), e("t", 1)})},
-	}, func(record bson.Raw) error {
-		var r togetherRecord
-		err := bson.Unmarshal(record, &r)
-		records[r.ID] = r
-		return err
-	})
+	records, bad := s.claimsOf(ctx, recordIDs(sts), form.majority, bson.D{e("f", 1), e("h.a", 1), e("t", 1)})
 	for i, st := range sts {
 		r := &results[i]
 		if r.changed, r.err = false, nil; bad != nil {
@@ -97,8 +75,8 @@ func (s *store) updateTogether(ctx context.Context, write writeFunc, pipeline fu
 	return write(ctx, bson.D{e("update", s.collection), e("updates", updates), e("ordered", false)})
 }
 
-func recordIDs(sts []*statement) bson.A {
-	ids := make(bson.A, len(sts))
+func recordIDs(sts []*statement) []string {
+	ids := make([]string, len(sts))
 	for i, st := range sts {
 		ids[i] = st.edit.id
 	}
@@ -147,7 +125,7 @@ func settleReleases(results []written) {
 
 // released reports whether the edit has released its claim. If the claim does not hold the key, and the key's last token
 // is the claim's, nobody has held the key since. If the token is greater, the claim may have been lost before.
-func released(edit shortEdit, r togetherRecord) (bool, error) {
+func released(edit shortEdit, r claimsRecord) (bool, error) {
 	switch {
 	case r.held(edit.claim.ID), r.Format > formatVersion:
 		return false, nil
@@ -199,7 +177,7 @@ func deliver(sts []*statement, results []written) {
 }
 
 // acquired reports whether the edit has granted its claim. The error is errNoMatch if there is no record.
-func acquired(edit shortEdit, r togetherRecord) (bool, error) {
+func acquired(edit shortEdit, r claimsRecord) (bool, error) {
 	if r.ID == "" {
 		return false, errNoMatch
 	}

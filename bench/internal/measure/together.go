@@ -21,7 +21,8 @@ type grouped struct {
 }
 
 // WriteTogether writes twice to the document with that id, as [Raw.WriteEach] does with the write concern "majority", but
-// together with the writes of other goroutines. This is the least that many keys can cost if each write is a statement of its own.
+// together with the writes of other goroutines. This is the least that many keys can cost if each write is a statement of
+// its own.
 func (r *Raw) WriteTogether(ctx context.Context, id string) error {
 	for range 2 {
 		if err := r.together.write(ctx, r, statement(id)); err != nil {
