@@ -527,6 +527,7 @@ func TestBulkWithoutAnswer(t *testing.T) {
 	}
 	for what, send := range map[string]func(b *bulkServer, n int){
 		"acquires": func(b *bulkServer, n int) { b.acquire(b.t.Context(), n) },
+		"used":     (*bulkServer).acquireUsed,
 		"releases": func(b *bulkServer, n int) { b.release(n, false) },
 		"keeps":    func(b *bulkServer, n int) { b.keep(n) },
 	} {
@@ -548,6 +549,9 @@ func TestBulkWithoutAnswer(t *testing.T) {
 				}
 				if err := b.errs[4]; strings.Contains(fmt.Sprint(err), "of one statement") {
 					t.Errorf("got %v, want no error of another caller's statement", err)
+				}
+				if what == "used" { // the next Acquires of these keys expect others, so they don't go together
+					return
 				}
 				b.instead = nil
 				b.sent()
